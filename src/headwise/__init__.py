@@ -1,0 +1,1 @@
+"""headwise: exact numbers for every head of a transformer, checked against the model's own output."""

@@ -1,0 +1,75 @@
+"""One attention call, written down: everything but query, key and value; and what comes back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+from headwise.axes import Bias, Int, Key, Mask, Output, Query, Rows, Sink, Tensor, Value
+
+
+@runtime_checkable
+class Tiled(Protocol):
+    """A [#B, #H, T, S] plane that is never held whole: a mask or a bias that is evaluated tile by tile."""
+
+    def tile(self, rows: slice, keys: slice) -> Tensor:
+        """The [#B, #H, t, s] part of the plane under these query rows and keys."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """How one attention is to be computed. Query i of batch row b stands at position p = offset[b] + i.
+
+    scores = softcap(scale · q·k) + bias, hidden where `causal`, `window` or `mask` hide; then softmax with the sink.
+    Each kernel reads these fields by itself, so that the reference judges the others' reading of them too.
+    """
+
+    scale: float
+    offset: Int[Tensor, " B"]
+    causal: bool = False  # sees j when j <= p
+    window: int | tuple[int | None, int | None] | None = None  # w: j > p - w; (left, right): p - left <= j <= p + right
+    mask: Mask | Tiled | None = None  # True = may be seen
+    bias: Bias | Tiled | None = None  # added after the cap; -inf hides
+    softcap: float | None = None  # c: s becomes c * tanh(s / c)
+    sink: Sink | None = None  # logit of an extra key of value zero; neither scaled nor capped
+    segments: Int[Tensor, "B S"] | None = None  # label of each key for the statistic `segment`; negative = no span
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """What an attention gives back.
+
+    Attributes:
+        output: what each head says, in the dtype of the query.
+        lse: log of the sum of exponentials of a row's scores, the sink included; nats.
+        statistics: by name, [B, H, T] each unless its definition says otherwise.
+    """
+
+    output: Output
+    lse: Rows
+    statistics: Mapping[str, Tensor] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One implementation of the call.
+
+    Attributes:
+        attend: computes it; may assume that the arguments were validated and that `refusal` said None.
+        refusal: why this kernel cannot honour a call here, or None.
+        preference: the largest that does not refuse is the default.
+    """
+
+    attend: Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
+    refusal: Callable[[Query, Key, Value, Call, tuple[str, ...]], str | None]
+    preference: int
+
+
+def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:
+    """Rows and keys of a mask or bias; axes of length 1 stay as they are, to broadcast."""
+    if not isinstance(plane, Tensor):
+        return plane.tile(rows, keys)
+    _, _, t, s = plane.shape
+    return plane[:, :, rows if t > 1 else slice(None), keys if s > 1 else slice(None)]
+
