@@ -1,0 +1,33 @@
+"""What every test runs under: annotations enforced, one thread, no network, the same examples on every run.
+
+The import hook checks shapes and types at every call of headwise, so it must be there before headwise is.
+"""
+
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
+
+import jaxtyping
+import pytest
+import torch
+from hypothesis import settings
+
+loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "headwise")
+if loaded:
+    raise RuntimeError(f"headwise must be imported after the hook that checks its annotations, got {loaded} already. Run pytest from the repository root.")
+jaxtyping.install_import_hook("headwise", "beartype.beartype")
+
+torch.set_num_threads(1)
+
+settings.register_profile("same", deadline=None, max_examples=80, derandomize=True)
+settings.register_profile("hunt", deadline=None, max_examples=3000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture
+def plain():
+    """headwise as users run it, without the annotations' own errors: for tests of what headwise itself says of bad input."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
