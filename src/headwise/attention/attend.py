@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -80,7 +81,25 @@ def attend(
     """
     _check_shapes(query, key, value)
     names = statistic_names(statistics)
-    call = Call(
+    call = call_of(query, key, causal, query_offset, window, mask, bias, scale, softcap, sink)
+    call = replace(call, segments=_segments(segments, key, names))
+    return compute(query, key, value, call, names, backend)
+
+
+def call_of(
+    query: Query,
+    key: Key,
+    causal: bool = False,
+    query_offset: int | Sequence[int] | Tensor | None = None,
+    window: Window | None = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink: Tensor | None = None,
+) -> Call:
+    """The arguments of `attend`, validated and written down for queries and keys of these shapes."""
+    return Call(
         scale=_scale(scale, query.shape[-1]),
         offset=_offset(query_offset, query, key),
         causal=_flag("causal", causal),
@@ -89,9 +108,7 @@ def attend(
         bias=_plane("bias", bias, query, key),
         softcap=_softcap(softcap),
         sink=_sink(sink, query),
-        segments=_segments(segments, key, names),
     )
-    return compute(query, key, value, call, names, backend)
 
 
 def compute(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...] = (), backend: str | None = None) -> Attended:
