@@ -13,10 +13,12 @@ import pytest
 import torch
 from hypothesis import settings
 
+import tests.typechecking
+
 loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "headwise")
 if loaded:
     raise RuntimeError(f"headwise must be imported after the hook that checks its annotations, got {loaded} already. Run pytest from the repository root.")
-jaxtyping.install_import_hook("headwise", "beartype.beartype")
+jaxtyping.install_import_hook("headwise", f"{tests.typechecking.__name__}.check")
 
 torch.set_num_threads(1)
 
