@@ -63,6 +63,11 @@ class Running:
     def __init__(self) -> None:
         self.sum: Tensor | None = None
 
+    @property
+    def started(self) -> bool:
+        """Whether there is anything to finish: rows that see no key have no tiles."""
+        return self.sum is not None
+
     def rescale(self, factor: Float[Tensor, "n t"], shift: Float[Tensor, "n t"]) -> None:
         """The running maximum rose by -shift: what was gathered is worth `factor` = e^shift of what it was."""
         if self.sum is not None:
@@ -78,8 +83,7 @@ class Running:
         return None
 
     def finish(self, end: End) -> Tensor:
-        if self.sum is None:
-            return torch.zeros_like(end.norm)
+        """The number of each row; called when `started`."""
         return self.sum * (end.norm if self.sum.dim() == 2 else end.norm[..., None])
 
 
@@ -96,6 +100,7 @@ class Statistic:
         asked_by_name: not part of "all".
         needs_segments: reads the labels of the keys.
         unit: of the number.
+        dtype: of the number; that of lse when None.
     """
 
     statement: str
@@ -106,6 +111,12 @@ class Statistic:
     asked_by_name: bool = False
     needs_segments: bool = False
     unit: str = ""
+    dtype: torch.dtype | None = None
+
+
+def labels(segments: Int[Tensor, "B S"]) -> int:
+    """How many spans the labels name."""
+    return max(int(segments.max()) + 1, 0) if segments.numel() else 0
 
 
 def weight_at(weights: Weights, key: Int[Tensor, "B T"]) -> Rows:

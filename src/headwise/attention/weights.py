@@ -31,6 +31,8 @@ def masked_scores(query: Query, key: Key, call: Call, rows: slice, keys: slice, 
     scores = torch.einsum("bgrtd,bgsd->bgrts", q * call.scale, k).flatten(1, 2)
     if call.softcap is not None:
         scores = torch.tanh(scores / call.softcap) * call.softcap
+    hidden = ~visible(call, query.shape[2], key.shape[2]).tile(rows, keys)
     if call.bias is not None:
-        scores = scores + tile_of(call.bias, rows, keys)
-    return scores.masked_fill(~visible(call, query.shape[2], key.shape[2]).tile(rows, keys), -torch.inf)
+        bias = tile_of(call.bias, rows, keys)
+        scores, hidden = scores + bias, hidden | (bias == -torch.inf)
+    return scores.masked_fill(hidden, -torch.inf)

@@ -27,6 +27,7 @@ def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[s
     if bias is not None:
         scores = scores + torch.where(seen, bias, 0.0)
     scores = scores.masked_fill(~seen, -torch.inf)
+    seen = seen & ~(scores.detach() == -torch.inf)  # a score of -inf hides, wherever it comes from
 
     lse, weights, sink = _softmax(scores, seen, call)
     output = _mix(weights, v, seen)
@@ -88,7 +89,7 @@ def _positions(q: Float[Tensor, "B H T D"], call: Call) -> Int[Tensor, "B T"]:
 def _each_head(x: Float[Tensor, "B G S X"], heads: int) -> Float[Tensor, "B H S X"]:
     """Head h reads key head h // (H // G)."""
     groups = x.shape[1]
-    return x if groups == heads else torch.stack([x[:, head // (heads // groups)] for head in range(heads)], 1)
+    return x if groups == heads else x[:, [head // (heads // groups) for head in range(heads)]]
 
 
 def _whole(plane, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Tensor:
@@ -99,8 +100,10 @@ def _whole(plane, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> T
 
 def _measure(name: str, weights: Float[Tensor, "B H T S"], scene: Scene, dtype: torch.dtype) -> Tensor:
     entry = entries("headwise.attention.statistics")[name]
-    dead = ~scene.visible.any(-1)
+    dead, broken = ~scene.visible.any(-1), weights.isnan().any(-1)
     number = entry.of_weights(weights, scene)
+    if number.is_floating_point() and number.shape[:3] == dead.shape and name != "received":
+        number = torch.where(broken.reshape(dead.shape + (1,) * (number.dim() - 3)), torch.nan, number)
     if entry.dead is not None:
         gone = dead.reshape(dead.shape + (1,) * (number.dim() - 3))
         number = torch.where(gone, torch.full_like(number, entry.dead), number)

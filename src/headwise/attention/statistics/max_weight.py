@@ -11,6 +11,8 @@ def of_weights(weights: Weights, scene: Scene) -> Rows:
 class MaxWeight(Running):
     """The running maximum itself."""
 
+    started = True
+
     def finish(self, end):
         return end.norm.clone()
 

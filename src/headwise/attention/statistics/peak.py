@@ -24,9 +24,7 @@ class Peak(Running):
         self.sum = best if self.sum is None else best.where(tile.improved, self.sum)
 
     def finish(self, end):
-        if self.sum is None:
-            return torch.full(end.norm.shape, -1, device=end.norm.device)
-        return self.sum.where(~end.lse.isnan(), -1)
+        return self.sum.where(~end.norm.isnan(), -1)
 
 
 ENTRY = Statistic(
@@ -35,5 +33,6 @@ ENTRY = Statistic(
     of_weights=of_weights,
     running=Peak,
     dead=-1,
+    dtype=torch.int64,
     unit="key",
 )

@@ -2,13 +2,12 @@
 
 import torch
 
-from headwise.attention.statistic import Running, Scene, Statistic
+from headwise.attention.statistic import Running, Scene, Statistic, labels
 from headwise.axes import Float, Tensor, Weights
 
 
 def of_weights(weights: Weights, scene: Scene) -> Float[Tensor, "B H T labels"]:
-    labels = int(scene.segments.max()) + 1 if scene.segments.numel() else 0
-    member = scene.segments[..., None] == torch.arange(max(labels, 0), device=weights.device)
+    member = scene.segments[..., None] == torch.arange(labels(scene.segments), device=weights.device)
     return torch.einsum("bhts,bsl->bhtl", weights, member.to(weights.dtype))
 
 

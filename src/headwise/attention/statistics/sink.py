@@ -15,6 +15,8 @@ def of_weights(weights: Weights, scene: Scene) -> Rows:
 class Sink(Running):
     """Known once the row's sum is."""
 
+    started = True
+
     def finish(self, end):
         if end.sink is not None:
             return (end.sink - end.lse).exp()
