@@ -1,0 +1,29 @@
+"""A real model, opened: every attention that it computes, seen through transformers' own attention interface.
+
+    model = open_model("demo:smollm2")         a directory, a hub id, "demo:minilm", "demo:smollm2", or a PreTrainedModel
+    run   = model.run("The cat sat.")          one pass; also [texts], token ids, or a dict of the model's own inputs
+
+What a run offers:
+
+    run.parts       dict of xarray.Dataset, in the order of the pass: "self"; or "encoder.self", "decoder.self",
+                    "decoder.cross"; or "<tower>.self" where a model has several towers
+    run.statistics  the Dataset of the only part
+      dims          batch, layer, head, query          ("received" has key for query; "segment" has one dim more, segment)
+      variables     one a statistic: entropy, max_weight, peak, participation, distance, first, previous, self, sink ...
+      coords        layer_name (layer), token (batch, query), padding (batch, query): True where the query is padding
+      missing       NaN (peak: -1) on padding queries and on heads that a layer lacks
+    run.weights(layer, head, queries=slice, keys=slice, batch=0, part=None)                    Tensor [t, s]
+    run.tile(layer, head, level, column, row, pool="max" | "mean", batch=0, part=None)         Tensor [up to 256, up to 256]
+    run.writes      Dataset like `statistics`: norm, share, cosine; WritesRefused where heads cannot be told apart
+    run.writes_of(part), run.statistics_of(part)       the same for one part of several
+    run.proof       Proof: .passed, .verdicts; a Verdict has .name, .sentence, .holds (None: could not be judged),
+                    .residual, .allowed and .place
+    run.tokens      the tokens of the input, one list of strings a batch row
+    run.outputs     what the model returned: dict of tensors (logits or last_hidden_state, ...)
+    run.notes       sentences that a reader of the numbers should know
+    run.save(path), load_run(path)
+
+The way of the data: `open` and `checkpoint` load; `inputs` makes tensors of text; `twin` gives the pass a model of its own;
+`tap` receives each attention call and `description` its mask; `survey` looks for attention that did not come by and for
+W_O; `store` keeps what fits into memory; `run` answers.
+"""
