@@ -1,3 +1,34 @@
 """headwise: exact numbers for every head of a transformer, checked against the model's own output."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwise.attention.attend import attend as attend
+    from headwise.attention.spec import Attended as Attended
+    from headwise.attention.statistics import statistics as statistics
+    from headwise.errors import HeadwiseError as HeadwiseError
+
 __version__ = "0.1.0"
+
+# Each name is imported when it is first asked for: `import headwise` costs nothing, and transformers and xarray wait until a model is opened.
+_HOMES = {
+    "Attended": "headwise.attention.spec",
+    "HeadwiseError": "headwise.errors",
+    "attend": "headwise.attention.attend",
+    "statistics": "headwise.attention.statistics",
+}
+
+__all__ = ["Attended", "HeadwiseError", "attend", "statistics"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headwise' has no attribute {name!r}. It has {', '.join(__all__)}.")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,22 @@
+"""What a command is: a function whose signature typer reads, and examples that a test runs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, errors included.")]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        run: what it does; returns the exit code, None for 0. Its docstring is the help.
+        examples: command line to what it shows.
+    """
+
+    run: Callable[..., int | None]
+    examples: Mapping[str, str]

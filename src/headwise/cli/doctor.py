@@ -1,0 +1,145 @@
+"""`headwise doctor`: what is installed, what works, and what to do about what does not."""
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from rich.table import Table
+from rich.text import Text
+
+from headwise import __version__
+from headwise.cli.command import Command, Json
+from headwise.cli.output import print_json, show
+
+SIGNS = {"works": ("works", "green"), "absent": ("absent", "yellow"), "broken": ("broken", "bold red")}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        about: package, backend, machine or demo model.
+        state: works, absent (something that headwise can do without) or broken.
+        fix: what to do about it; empty where it works.
+    """
+
+    about: str
+    name: str
+    state: str
+    detail: str
+    fix: str = ""
+
+
+def doctor(json: Json = False) -> int:
+    """Say what is installed, which backends work, and what to do about what doesn't.
+
+    Every backend is really called and compared with the reference. Exit code 1 when something that headwise needs is broken.
+    """
+    findings = [*_packages(), *_backends(), *_machine(), *_demos()]
+    well = not any(finding.state == "broken" for finding in findings)
+    if json:
+        print_json({"passed": well, "headwise": __version__, "findings": [asdict(finding) for finding in findings]})
+    else:
+        show(_table(findings), _verdict(well))
+    return 0 if well else 1
+
+
+def _packages() -> Iterator[Finding]:
+    """Python and every requirement of headwise, as its own metadata states them: needed ones first, then those of the extras."""
+    try:
+        stated = [Requirement(line) for line in metadata.requires("headwise") or ()]
+    except metadata.PackageNotFoundError:
+        yield Finding("package", "headwise", "broken", f"{__version__}, run from sources that were not installed", "Run `make setup` or `pip install -e .`.")
+        return
+    pythons = SpecifierSet(metadata.metadata("headwise")["Requires-Python"])
+    yield _judged("python", platform.python_version(), pythons, f"Install Python {pythons}.")
+    for requirement in sorted(stated, key=lambda requirement: (requirement.marker is not None, requirement.name)):
+        extra = _extra(requirement.marker)
+        if extra not in ("dev", "peers", "ray"):
+            yield _package(requirement.name, requirement.specifier, extra)
+
+
+def _package(name: str, allowed: SpecifierSet, extra: str | None) -> Finding:
+    install = f"pip install 'headwise[{extra}]'" if extra else f"pip install '{name}{allowed}'"
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Finding("package", name, "absent" if extra else "broken", f"not installed ({allowed})", f"Run `{install}`.")
+    return _judged(name, found, allowed, f"Run `{install}`.")
+
+
+def _judged(name: str, found: str, allowed: SpecifierSet, fix: str) -> Finding:
+    if allowed.contains(found, prereleases=True):
+        return Finding("package", name, "works", f"{found} ({allowed})" if allowed else found)
+    return Finding("package", name, "broken", f"{found} is outside {allowed}", fix)
+
+
+def _extra(marker: Marker | None) -> str | None:
+    """The extra that a requirement belongs to: its marker reads `extra == "plot"`."""
+    return str(marker).split('"')[1] if marker is not None else None
+
+
+def _backends() -> Iterator[Finding]:
+    """Each kernel computes one small masked attention, to be compared with the reference."""
+    import torch
+
+    from headwise.attention.attend import attend
+    from headwise.catalog import entries
+    from headwise.errors import BackendError
+
+    random = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, heads, 7, 5, generator=random) for heads in (4, 2, 2))
+    right = attend(query, key, value, causal=True, statistics="all", backend="reference")
+    for name in entries("headwise.attention.kernels"):
+        try:
+            got = attend(query, key, value, causal=True, statistics="all", backend=name)
+        except BackendError as error:
+            yield Finding("backend", name, "absent", str(error), "The other backends do its work.")
+            continue
+        off = float((got.output - right.output).abs().max())
+        detail = f"differs from the reference by {off:.1e}"
+        if off < 1e-5:
+            yield Finding("backend", name, "works", detail)
+        else:
+            yield Finding("backend", name, "broken", detail, "Report this, with your processor and versions.")
+
+
+def _machine() -> Iterator[Finding]:
+    import torch
+
+    yield Finding("machine", "threads", "works", f"torch uses {torch.get_num_threads()} of {os.cpu_count()}")
+    devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *(["mps"] if torch.backends.mps.is_available() else [])]
+    yield Finding("machine", "devices", "works", ", ".join(devices))
+
+
+def _demos() -> Iterator[Finding]:
+    return iter(())
+
+
+def _verdict(well: bool) -> Text:
+    return Text("all that headwise needs works", "bold green") if well else Text("something that headwise needs is broken", "bold red")
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("about", "name", "state", "what was found, and what to do"):
+        table.add_column(column, overflow="fold")
+    for finding in findings:
+        word, style = SIGNS[finding.state]
+        table.add_row(finding.about, finding.name, Text(word, style), Text(" ".join(part for part in (finding.detail, finding.fix) if part)))
+    return table
+
+
+ENTRY = Command(
+    doctor,
+    examples={
+        "headwise doctor": "what is installed and what works",
+        "headwise doctor --json": "the same for a program",
+    },
+)

@@ -1,0 +1,67 @@
+"""Where a command's words go: results to standard output, waiting and errors to standard error."""
+
+import json
+import math
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+PATIENCE = 2.0  # seconds before a wait is worth a word
+
+
+def show(*parts: RenderableType) -> None:
+    """Print tables and text; colours only where the terminal has them."""
+    console = Console(file=sys.stdout, highlight=False)
+    for part in parts:
+        console.print(part)
+
+
+def print_json(data: Any) -> None:
+    """Print data as JSON: ASCII-safe, NaN and infinity as null, which is all that JSON has for them."""
+    sys.stdout.write(json.dumps(_plain(data), indent=2) + "\n")
+
+
+def print_error(message: str) -> None:
+    """One line on standard error."""
+    line = Text.assemble(("error: ", "bold red"), " ".join(message.split()))
+    Console(file=sys.stderr, highlight=False, soft_wrap=True).print(line)
+
+
+@contextmanager
+def waiting(for_what: str) -> Iterator[None]:
+    """Say what is being waited for, and for how long, once it has taken two seconds; nothing where nobody looks on.
+
+    Args:
+        for_what: "opening demo:smollm2"
+    """
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    progress = Progress(*columns, console=console, transient=True)
+    progress.add_task(for_what)
+    timer = threading.Timer(PATIENCE, progress.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    return data

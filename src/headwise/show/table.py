@@ -1,0 +1,56 @@
+"""One number for each head of each layer: what the terminal, the figure and the JSON draw from."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """One measure of every head.
+
+    Attributes:
+        part: which attention of the model: "self", "encoder.self", "decoder.cross" ...
+        measure: its name.
+        statement: what it tells, in a sentence.
+        unit: of the numbers; empty for weights and shares.
+        layers: the index of each row.
+        values: a row a layer, a number a head; NaN where a layer lacks the head or the number.
+        group: how many heads share one key head.
+    """
+
+    part: str
+    measure: str
+    statement: str
+    unit: str
+    layers: tuple[int, ...]
+    values: tuple[tuple[float, ...], ...]
+    group: int = 1
+
+    @property
+    def heads(self) -> int:
+        return max((len(row) for row in self.values), default=0)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The two ends of the colour ramp: from 0, where nothing lies below it, to the largest number."""
+        seen = [value for row in self.values for value in row if math.isfinite(value)]
+        low, high = min(seen, default=0.0), max(seen, default=0.0)
+        return min(low, 0.0), high if high > min(low, 0.0) else min(low, 0.0) + 1.0
+
+    def share(self, value: float) -> float:
+        """How far along the ramp a number lies, from 0 to 1."""
+        low, high = self.scale
+        return (value - low) / (high - low)
+
+
+def number(value: float, widest: float) -> str:
+    """A number with as many digits as fit beside the widest of its table; a dot where there is none.
+
+    Example:
+        >>> number(0.534, widest=1.0), number(12.34, widest=40.0), number(1234.5, widest=2000.0), number(float("nan"), 1.0)
+        ('0.53', '12.3', '1234', '·')
+    """
+    if not math.isfinite(value):
+        return "·"
+    digits = 2 if abs(widest) < 10 else 1 if abs(widest) < 100 else 0
+    return f"{value:.{digits}f}"

