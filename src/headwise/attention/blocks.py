@@ -15,7 +15,7 @@ from headwise.attention.spec import Call, tile_of
 from headwise.attention.statistic import labels
 from headwise.axes import Bool, Float, Int, Key, Query, Tensor
 
-ROWS = 256  # query rows of one head in a block, at most
+ROWS = 512  # query rows of one head in a block, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,7 @@ class Strip:
 
 def tile_size(device: torch.device) -> int:
     """Scores held at a time: what a core's cache holds, or what fills a GPU."""
-    return 2**17 if device.type == "cpu" else 2**26
+    return 2**18 if device.type == "cpu" else 2**26
 
 
 def blocks(query: Query, key: Key, call: Call, wide: torch.dtype) -> Iterator[Block]:

@@ -1,0 +1,86 @@
+"""Timing by pairs: ours and the peer in turn, the ratio taken within each pair, so that a busy machine slows both alike."""
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Ours against a peer on one case. Seconds are the medians; `ratio` is the median of the paired ratios."""
+
+    case: str
+    peer: str
+    ours_s: float
+    peer_s: float
+    ratio: float
+    lowest: float
+    highest: float
+    rounds: int
+    goal: float | None = None
+    note: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        return None if self.goal is None else self.ratio <= self.goal
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a benchmark found, and on which machine."""
+
+    name: str
+    machine: dict[str, Any]
+    pairs: list[Pair]
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [asdict(pair) | {"reached": pair.reached} for pair in self.pairs]
+        return {"name": self.name, "machine": self.machine, "pairs": rows, "numbers": self.numbers}
+
+
+def paired(case: str, ours: Callable[[], object], peer: Callable[[], object], *, peer_name: str, rounds: int = 5, goal: float | None = None) -> Pair:
+    """Time ours and the peer in turn; one untimed round first. The order changes every round."""
+    ours()
+    peer()
+    mine, theirs = [], []
+    for index in range(rounds):
+        gc.collect()
+        turn = [(ours, mine), (peer, theirs)]
+        for call, seconds in turn if index % 2 else reversed(turn):
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+    ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
+    middle = statistics.median(ratios)
+    return Pair(case, peer_name, statistics.median(mine), statistics.median(theirs), middle, min(ratios), max(ratios), rounds, goal)
+
+
+def machine() -> dict[str, Any]:
+    """What a reader needs to judge the figures; `quiet` is False when others were using the cores."""
+    load = os.getloadavg()[0]
+    model = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "").split()
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "instructions": [flag for flag in ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile") if flag in flags],
+        "threads": torch.get_num_threads(),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+        "headwise": version("headwise"),
+        "load": round(load, 2),
+        "quiet": load < 0.5 + torch.get_num_threads(),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
