@@ -64,7 +64,8 @@ def test_computing_attention_brings_no_model_library():
 
 
 def test_imports_point_one_way():
-    run = subprocess.run([sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache"], capture_output=True, text=True, cwd=ROOT)
+    lint = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache"]
+    run = subprocess.run(lint, capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "0 broken" in run.stdout
 

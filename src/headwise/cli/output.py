@@ -22,6 +22,11 @@ def show(*parts: RenderableType) -> None:
         console.print(part)
 
 
+def terminal_width() -> int:
+    """The characters of a line."""
+    return Console(file=sys.stdout).width
+
+
 def print_json(data: Any) -> None:
     """Print data as JSON: ASCII-safe, NaN and infinity as null, which is all that JSON has for them."""
     sys.stdout.write(json.dumps(_plain(data), indent=2) + "\n")

@@ -28,7 +28,7 @@ def ink(paper: str) -> str:
         ('#ffffff', '#000000')
     """
     red, green, blue = ((channel / 255) ** 2.2 for channel in _channels(paper))
-    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.19 else "#ffffff"
+    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#ffffff"
 
 
 def _channels(hexadecimal: str) -> tuple[int, int, int]:

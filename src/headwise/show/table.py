@@ -1,7 +1,10 @@
 """One number for each head of each layer: what the terminal, the figure and the JSON draw from."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headwise.errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,18 @@ class HeadTable:
         seen = [value for row in self.values for value in row if math.isfinite(value)]
         low, high = min(seen, default=0.0), max(seen, default=0.0)
         return min(low, 0.0), high if high > min(low, 0.0) else min(low, 0.0) + 1.0
+
+    def only(self, layers: Sequence[int]) -> "HeadTable":
+        """The rows of these layers; all when there are none.
+
+        Raises:
+            ArgumentError: a layer that the table does not have.
+        """
+        for layer in layers:
+            if layer not in self.layers:
+                raise ArgumentError(f"layer must be one of {self.layers[0]} to {self.layers[-1]} in this model, got {layer}. Choose one of these.")
+        chosen = [(layer, row) for layer, row in zip(self.layers, self.values, strict=True) if not layers or layer in layers]
+        return replace(self, layers=tuple(layer for layer, _ in chosen), values=tuple(row for _, row in chosen))
 
     def share(self, value: float) -> float:
         """How far along the ramp a number lies, from 0 to 1."""

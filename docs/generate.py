@@ -1,0 +1,75 @@
+"""Writes the pages and the picture that are made from the code: `make docs`. A test compares the pages with what this makes."""
+
+import inspect
+from pathlib import Path
+
+import typer.main
+
+from headwise import statistics
+from headwise.catalog import entries
+from headwise.cli.app import build
+from headwise.cli.app import main as headwise
+
+HERE = Path(__file__).parent
+SENTENCE = "The cat sat on the mat because it was tired."
+
+
+def statistics_page() -> str:
+    """A section a statistic: its sentence, formula, unit and shape."""
+    lines = [
+        "# Statistics",
+        "",
+        "Every number that headwise gives about a row of attention weights. `hw.attend(..., statistics=[...])` and `model.run(..., statistics=[...])` take",
+        'these names; "all" means every one that is not marked *by name only*. Exact, in memory that grows with the length of the text and not with its square.',
+        "",
+        "In the formulas w is a row of weights, p the position of its query, j a key. A row that sees no key gives NaN, and -1 for `peak`.",
+        "",
+        "Generated from `src/headwise/attention/statistics/`, one file each, by `make docs`.",
+    ]
+    for name, entry in statistics().items():
+        unit = entry.unit or "a share of 1"
+        by_name = " *By name only.*" if entry.asked_by_name else ""
+        lines += ["", f"## `{name}`", "", f"{entry.statement}{by_name}", "", f"    {entry.formula}", "", f"Unit: {unit}."]
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    """A section a command: what it does, its arguments, its examples."""
+    lines = [
+        "# Command line",
+        "",
+        "`headwise COMMAND`, or `python -m headwise COMMAND`. Results go to standard output, waiting and errors to standard error. With `--json` all is JSON,",
+        'errors too: `{"error": {"kind", "message"}}`.',
+        "",
+        "Exit codes: 0 all is well; 1 a check failed; 2 the call is wrong, and one line says what to do.",
+        "",
+        "Generated from `src/headwise/cli/`, one file a command, by `make docs`.",
+    ]
+    commands = typer.main.get_command(build()).commands  # pyright: ignore[reportAttributeAccessIssue]
+    for name, entry in entries("headwise.cli").items():
+        lines += ["", f"## `headwise {name}`", "", inspect.getdoc(entry.run) or "", "", "| argument | meaning |", "| --- | --- |"]
+        lines += [_argument(parameter) for parameter in commands[name].params if parameter.name != "help"]
+        lines += ["", "```console"]
+        for line, shows in entry.examples.items():
+            lines += [f"# {shows}", f"$ {line}"]
+        lines += ["```"]
+    return "\n".join(lines) + "\n"
+
+
+def _argument(parameter) -> str:
+    words = f"`{parameter.name.upper()}`" if parameter.param_type_name == "argument" else f"`{parameter.opts[0]}`"
+    default = "" if parameter.default in (None, False) or parameter.required else f" Default: `{parameter.default}`."
+    return f"| {words} | {parameter.help}{default} |"
+
+
+PAGES = {"statistics.md": statistics_page, "commands.md": commands_page}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page())
+    headwise(["look", "demo:smollm2", SENTENCE, "--statistic", "first", "--png", str(HERE / "heads.png")])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""`headwise look`: what every head of a model does with a text."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from headwise.cli.command import Command, Json
+from headwise.cli.output import print_json, show, terminal_width, waiting
+from headwise.cli.text import read_text
+from headwise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from headwise.models.run import Run
+    from headwise.show.head import HeadView
+    from headwise.show.overview import Overview
+
+KEYS = 5  # keys of a row that are shown unless asked for
+
+
+def look(
+    model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id in the local cache, or demo:minilm, demo:smollm2.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The text; @FILE reads a file, - reads standard input.", show_default=False)],
+    statistic: Annotated[str, typer.Option(help="What the table shows: a statistic, write_share, write_norm or write_cosine.")] = "entropy",
+    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all when absent.")] = None,
+    layer: Annotated[list[int] | None, typer.Option(help="Only this layer; may be given again.")] = None,
+    head: Annotated[str | None, typer.Option(metavar="LAYER.HEAD", help="Show where each token looks in this head, such as 3.5.")] = None,
+    rows: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Which tokens of --head; the first 64 when absent.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help=f"How many keys of each token of --head; {KEYS} when absent.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write the table, or the map of --head, to this file.")] = None,
+    json: Json = False,
+) -> int:
+    """Show what every head of MODEL does with TEXT, and what was proved of it.
+
+    The table has a number for each head: the mean of a statistic over all tokens. The proof says what was verified on this very run, each residual beside
+    what rounding allows. Exit code 1 when it fails.
+    """
+    from headwise.show.figure import check_png
+    from headwise.show.head import head_view
+    from headwise.show.measure import measure_name
+    from headwise.show.overview import overview, part_of, to_plain
+
+    measure, place, span = measure_name(statistic), _place(head), _span(rows)
+    if place is None and (rows, top) != (None, None):
+        raise ArgumentError("rows and top must come with a head, got none. Add for example --head 3.5.")
+    if png is not None:
+        check_png(png)
+    run = _run(model, read_text(text))
+    if place is not None:
+        part = part_of(run, part)
+    with waiting("proving"):
+        view = overview(run, part, layer or ())
+    one = head_view(run, part_of(run, part), place, span, top or KEYS) if place is not None else None
+    if png is not None:
+        _draw(run, view, model, measure, one, png)
+    if json:
+        print_json({"model": model, **to_plain(view), "head": one and asdict(one)})
+    else:
+        show(*_lines(view, model, measure, one))
+    return 0 if view.proof.passed else 1
+
+
+def _run(model: str, text: str) -> "Run":
+    from headwise.models.open import open_model
+
+    with waiting(f"opening {model}"):
+        opened = open_model(model)
+    with waiting(f"running {model}"):
+        return opened.run(text)
+
+
+def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -> Iterator[RenderableType]:
+    from headwise.show.terminal import head_grid, proof_lines, row_table, telling_table, token_line
+
+    for name, part in view.parts.items():
+        table = part.table(measure)
+        yield Text.assemble((model, "bold"), f"  {name}: {len(table.layers)} layers of {table.heads} heads")
+        yield token_line(part.tokens)
+        yield Text.assemble("\n", (measure, "bold"), f"  {table.statement} Mean over the tokens.")
+        yield from head_grid(table, terminal_width())
+        yield Text("\nmost telling heads (layer.head)", "bold")
+        yield telling_table(part.telling)
+        if part.refusal:
+            yield Text(part.refusal, "yellow")
+    if one is not None:
+        shown = f"{len(one.rows)} of {one.length} rows" if len(one.rows) < one.length else "all rows"
+        yield Text.assemble("\n", (f"head {one.layer}.{one.head}", "bold"), f"  where each token looks, {shown}")
+        yield row_table(one.rows)
+    yield from (Text.assemble("\n", (f"note: {note}", "yellow")) for note in view.notes)
+    yield Text()
+    yield from proof_lines(view.proof)
+
+
+def _draw(run: "Run", view: "Overview", model: str, measure: str, one: "HeadView | None", png: Path) -> None:
+    from headwise.show.figure import Caption, map_figure, save_figure, table_figure
+    from headwise.show.head import head_map, key_tokens, query_tokens
+    from headwise.show.overview import proof_sentence
+
+    if one is not None:
+        title = f"{model}, head {one.layer}.{one.head}"
+        caption = Caption(title, "Which keys (across) each token (down) looks at.", proof_sentence(view.proof))
+        place = one.layer, one.head
+        figure = map_figure(head_map(run, one.part, place), query_tokens(run, one.part), key_tokens(run, one.part), caption)
+    else:
+        if len(view.parts) > 1:
+            raise ArgumentError(f"part must be given for a picture of this model, got none. Choose one of {', '.join(view.parts)}.")
+        (part,) = view.parts.values()
+        table = part.table(measure)
+        caption = Caption(f"{model}: {measure}", f"{table.statement} Mean over {len(part.tokens)} tokens.", proof_sentence(view.proof))
+        figure = table_figure(table, caption)
+    save_figure(figure, png)
+
+
+def _place(head: str | None) -> tuple[int, int] | None:
+    """Layer and head of "3.5"."""
+    if head is None:
+        return None
+    found = re.fullmatch(r"(\d+)\.(\d+)", head.strip())
+    if found is None:
+        raise ArgumentError(f"head must be LAYER.HEAD, got {head!r}. Write for example --head 3.5.")
+    return int(found[1]), int(found[2])
+
+
+def _span(rows: str | None) -> slice:
+    """The rows of "10:20"; either end may be left out."""
+    if rows is None:
+        return slice(None)
+    found = re.fullmatch(r"(\d*):(\d*)", rows.strip())
+    if found is None:
+        raise ArgumentError(f"rows must be FIRST:STOP, got {rows!r}. Write for example --rows 0:20.")
+    return slice(*(int(end) if end else None for end in found.groups()))
+
+
+ENTRY = Command(
+    look,
+    examples={
+        'headwise look demo:minilm "The cat sat on the mat because it was tired."': "the entropy of every head of a small encoder",
+        'headwise look demo:smollm2 "The cat sat on the mat." --statistic first': "how much each head of a decoder rests on the first token",
+        'headwise look demo:smollm2 "The cat sat on the mat." --head 3.5 --top 3': "where each token looks in layer 3, head 5",
+        "headwise look demo:minilm @story.txt --json": "every number of a text in a file, for a program",
+        'headwise look demo:minilm "The cat sat on the mat." --png heads.png': "the table as a picture",
+    },
+)
