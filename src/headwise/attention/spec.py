@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
+import torch
+
 from headwise.axes import Bias, Int, Key, Mask, Output, Query, Rows, Sink, Tensor, Value
 
 
@@ -73,3 +75,7 @@ def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:
     _, _, t, s = plane.shape
     return plane[:, :, rows if t > 1 else slice(None), keys if s > 1 else slice(None)]
 
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of scores, weights, lse and statistics where queries are of this one: float64 for float64, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
