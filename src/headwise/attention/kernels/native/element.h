@@ -1,7 +1,7 @@
 // The number types that tensors come in, and how they become the type that is computed in.
 #pragma once
 
-#include <stdint.h>
+#include "lanes.h"
 
 namespace headwise {
 namespace HEADWISE_ISA {

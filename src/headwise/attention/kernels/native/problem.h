@@ -17,7 +17,10 @@ struct Array {
 
 enum Number { entropy, max_weight, participation, distance, first_key, previous_key, self_key, sink_share, numbers };
 
+enum class Job { forward, received };
+
 struct Problem {
+  Job job;
   int64_t B, H, G, T, S, D, E;
   Element element;        // of query, key, value and output
   Array query, key, value;
@@ -26,18 +29,20 @@ struct Problem {
   Array first, stop;      // [B, H, T] int64: row i sees first <= j < stop ...
   Array mask;             // [B, H, T, S] bytes: ... where this is not 0 (no data: everywhere)
   Array bias;             // [B, H, T, S] in the type that is computed in
-  int64_t plane_start;    // the key that column 0 of mask and bias stands for
+  int64_t plane_start, plane_stop;  // the keys that the columns of mask and bias stand for
   Array sink;             // [H] double
   const int64_t* offset;  // [B]: query i stands at offset[b] + i
   const int64_t* segments;  // [B, S] labels, or null
   int64_t labels;
 
-  // Results, contiguous. Numbers are float, or double for double input.
+  // Results, contiguous; `lse` is read by the jobs that come after `forward`. Numbers are float, or double for double input.
   char* output;           // [B, H, T, E]
   void* lse;              // [B, H, T]
   void* number[numbers];  // [B, H, T] each, null where not asked for
   int64_t* peak;          // [B, H, T] or null
   void* spans;            // [B, H, T, labels] or null
+
+  void* received;         // [B, H, S]
 
   // Polled between blocks: true means stop, the results are not wanted any more.
   bool (*stopped)(void* watch);

@@ -1,0 +1,141 @@
+"""From a call to the plain arrays that the compiled kernel reads, and back."""
+
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from headwise.attention.backward import gradients
+from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, library
+from headwise.attention.mask import Visible, visible
+from headwise.attention.spec import Attended, Call, tile_of, wide
+from headwise.attention.statistic import labels
+from headwise.axes import Bias, Interval, Key, Mask, Query, Tensor, Value
+
+NUMBERS = ("entropy", "max_weight", "participation", "distance", "first", "previous", "self", "sink")  # the order of problem.h
+KNOWN = frozenset({*NUMBERS, "peak", "segment", "received"})
+EVALUATED_AT_ONCE = 8 << 20  # bytes of a plane that is evaluated for some rows at a time
+
+
+def refusal(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> str | None:
+    if compiled() is None:
+        return f"the native kernel is not built here. {HOW_TO_BUILD}"
+    if query.device.type != "cpu":
+        return f"it computes on the CPU, the tensors are on {query.device}"
+    foreign = [name for name in statistics if name not in KNOWN]
+    return f"it does not gather {foreign[0]!r}" if foreign else None
+
+
+def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
+    learned = [query, key, value, call.bias, call.sink]
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in learned):
+        output, lse, *found = _Differentiable.apply(*learned, call, statistics)  # pyright: ignore[reportGeneralTypeIssues]
+        return Attended(output, lse, MappingProxyType(dict(zip(statistics, found, strict=True))))
+    return forward(query, key, value, call, statistics)
+
+
+class _Differentiable(torch.autograd.Function):
+    """The same pass with gradients of output and lse; the backward makes each tile's weights again from lse."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Query, key: Key, value: Value, bias: Any, sink: Any, call: Call, statistics: tuple[str, ...]):
+        attended = forward(query, key, value, call, statistics)
+        ctx.save_for_backward(query, key, value, attended.output, attended.lse, *(x for x in (bias, sink) if isinstance(x, Tensor)))
+        ctx.call = call
+        found = [attended.statistics[name] for name in statistics]
+        ctx.mark_non_differentiable(*found)
+        return attended.output, attended.lse, *found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any):
+        query, key, value, output, lse = ctx.saved_tensors[:5]
+        return *gradients(query, key, value, output, lse, ctx.call, d_output, d_lse), None, None
+
+
+def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
+    seen = visible(call, query.shape[2], key.shape[2])
+    if isinstance(seen.mask, Tensor | None) and isinstance(call.bias, Tensor | None):
+        return _run(query, key, value, call, seen, seen.mask, call.bias, 0, 0, statistics)
+    parts = [_some_rows(query, key, value, call, seen, rows, statistics) for rows in _row_blocks(query, key)]
+    found = {name: _joined(name, [part.statistics[name] for part in parts]) for name in statistics}
+    return Attended(torch.cat([part.output for part in parts], 2), torch.cat([part.lse for part in parts], 2), MappingProxyType(found))
+
+
+def _row_blocks(query: Query, key: Key) -> Iterator[slice]:
+    """Queries whose planes fit into memory together."""
+    rows = max(1, EVALUATED_AT_ONCE // max(1, 4 * query.shape[0] * query.shape[1] * key.shape[2]))
+    return (slice(start, min(start + rows, query.shape[2])) for start in range(0, max(query.shape[2], 1), rows))
+
+
+def _some_rows(query: Query, key: Key, value: Value, call: Call, seen: Visible, rows: slice, statistics: tuple[str, ...]) -> Attended:
+    """Evaluates mask and bias over the keys that these rows can see at all."""
+    part = Visible(_rows_of(seen.first, rows), _rows_of(seen.stop, rows), None)
+    keys = _reach(part)
+    mask = None if seen.mask is None else tile_of(seen.mask, rows, keys)
+    bias = None if call.bias is None else tile_of(call.bias, rows, keys)
+    return _run(query[:, :, rows], key, value, call, part, mask, bias, keys.start, rows.start, statistics)
+
+
+def _rows_of(interval: Interval, rows: slice) -> Interval:
+    return interval[:, :, rows] if interval.shape[2] > 1 else interval
+
+
+def _reach(seen: Visible) -> slice:
+    """The keys that some row sees."""
+    alive = seen.first < seen.stop
+    if not bool(alive.any()):
+        return slice(0, 0)
+    return slice(int(seen.first.where(alive, seen.stop).min()), int(seen.stop.where(alive, 0).max()))
+
+
+def _joined(name: str, parts: list[Tensor]) -> Tensor:
+    """Rows one after another; what keys receive is summed."""
+    return torch.stack(parts).sum(0) if name == "received" else torch.cat(parts, 2)
+
+
+def _run(
+    query: Query,
+    key: Key,
+    value: Value,
+    call: Call,
+    seen: Visible,
+    mask: Mask | None,
+    bias: Bias | None,
+    first_key: int,
+    first_row: int,
+    statistics: tuple[str, ...],
+) -> Attended:
+    """Hands the arrays over; `mask` and `bias` begin at `first_key`, the queries at `first_row` of the call."""
+    rows, dtype = query.shape[:3], wide(query.dtype)
+    spans = labels(call.segments) if "segment" in statistics else 0
+    shapes = {"segment": (*rows, spans), "received": (*query.shape[:2], key.shape[2])}
+    found = {name: torch.empty(shapes.get(name, rows), dtype=torch.int64 if name == "peak" else dtype) for name in statistics}
+    output, lse = torch.empty((*rows, value.shape[3]), dtype=query.dtype), torch.empty(rows, dtype=dtype)
+    library().attend(
+        query=query.detach(),
+        key=key.detach(),
+        value=value.detach(),
+        first=seen.first,
+        stop=seen.stop,
+        offset=call.offset + first_row,
+        mask=mask,
+        bias=None if bias is None else bias.detach().to(dtype),
+        plane_start=first_key,
+        scale=call.scale,
+        softcap=call.softcap or 0.0,
+        sink=None if call.sink is None else call.sink.detach().double(),
+        segments=call.segments.contiguous() if "segment" in statistics else None,
+        labels=spans,
+        output=output,
+        lse=lse,
+        number=[found.get(name) for name in NUMBERS],
+        peak=found.get("peak"),
+        spans=found.get("segment"),
+        received=found.get("received"),
+        threads=torch.get_num_threads(),
+        isa="",
+    )
+    return Attended(output, lse, MappingProxyType(found))
