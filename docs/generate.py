@@ -20,7 +20,7 @@ def statistics_page() -> str:
         "# Statistics",
         "",
         "Every number that headwise gives about a row of attention weights. `hw.attend(..., statistics=[...])` and `model.run(..., statistics=[...])` take",
-        'these names; "all" means every one that is not marked *by name only*. Exact, in memory that grows with the length of the text and not with its square.',
+        'these names; "all" means every one that is not marked *by name only*. Exact, in memory that grows with the length and not with its square.',
         "",
         "In the formulas w is a row of weights, p the position of its query, j a key. A row that sees no key gives NaN, and -1 for `peak`.",
         "",

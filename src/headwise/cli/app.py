@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return build()(words, prog_name="headwise", standalone_mode=False) or 0
+        return build()(words or ["--help"], prog_name="headwise", standalone_mode=False) or 0
     except HeadwiseError as error:
         return _refuse(str(error), type(error).__name__, words)
     except typer.TyperException as error:
-        return _refuse(f"{error.format_message()} `headwise --help` lists what there is.", "UsageError", words)
+        return _refuse(_usage(error), "UsageError", words)
     except typer.Abort:
         return 130
 
@@ -36,23 +36,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build() -> typer.Typer:
     """The program, with every command of this folder."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
-    app.callback(invoke_without_command=True)(_program)
+    app.callback()(_program)
     for name, entry in entries("headwise.cli").items():
         app.command(name, help=_help(entry))(entry.run)
     return app
 
 
-def _program(context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Exact numbers for every head of a transformer, checked against the model's own output."""
-    if version:
+def _say_version(asked: bool) -> bool:
+    if asked:
         typer.echo(f"headwise {__version__}")
-    elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        raise typer.Exit
+    return asked
+
+
+def _program(version: Annotated[bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")] = False) -> None:
+    """Exact numbers for every head of a transformer, checked against the model's own output."""
 
 
 def _help(entry: Command) -> str:
     examples = "\n".join(f"  {line}\n      {shows}" for line, shows in entry.examples.items())
     return f"{inspect.getdoc(entry.run)}\n\n\b\nExamples:\n{examples}"
+
+
+def _usage(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    program = context.command_path if context is not None else "headwise"
+    said = error.format_message()
+    return f"{said if said.endswith(('.', '?')) else said + '.'} `{program} --help` lists what there is."
 
 
 def _refuse(message: str, kind: str, words: Sequence[str]) -> int:

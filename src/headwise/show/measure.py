@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from headwise.attention.statistics import statistics
 from headwise.errors import ArgumentError
@@ -69,8 +67,4 @@ def head_table(run: "Run", part: str, name: str) -> HeadTable:
     measure = measures()[name]
     found = run.writes_of(part)[measure.writes] if measure.writes else run.statistics_of(part)[name]
     values = found.mean(("batch", "query"), skipna=True).transpose("layer", "head").values.astype(float)
-    return HeadTable(part, name, measure.statement, measure.unit, tuple(found.layer.values.tolist()), _rows(values))
-
-
-def _rows(values: "np.ndarray[Any, Any]") -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in values.tolist())
+    return HeadTable(part, name, measure.statement, measure.unit, tuple(found.layer.values.tolist()), tuple(map(tuple, values.tolist())))
