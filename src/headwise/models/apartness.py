@@ -1,0 +1,48 @@
+"""Whether what W_O reads of a head depends on that head alone: tried, with other words, head by head."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from headwise.axes import Bool, Float, Output, Tensor
+
+
+def mixed(read: Tensor, heads: int, again: Callable[[Tensor], Tensor]) -> str | None:
+    """Why heads are not apart between attention and W_O, or None.
+
+    Some heads are made to say something else, and W_O's module is read again: exactly those heads' numbers must change.
+    2·log2(H) such sets tell every pair of heads apart.
+
+    Args:
+        read: what W_O read, H·E numbers in the last axis.
+        again: what it reads when the heads marked True say something else.
+    """
+    before = read.unflatten(-1, (heads, -1))
+    for chosen in _sets(heads):
+        after = again(chosen).unflatten(-1, (heads, -1))
+        same = (after == before) | (after.isnan() & before.isnan())
+        changed = ~same.movedim(-2, 0).flatten(1).all(1).cpu()
+        if bool((changed & ~chosen).any()):
+            return f"head {_first(changed & ~chosen)} depends on other heads too (a norm over all heads?)"
+        if bool((chosen & ~changed).any()):
+            return f"head {_first(chosen & ~changed)} does not depend on what that head says"
+    return None
+
+
+def said_otherwise(z: Output, chosen: Bool[Tensor, " H"]) -> Output:
+    """z with other words from the chosen heads."""
+    noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(0)).to(z)
+    return torch.where(chosen.to(z.device)[None, :, None, None], z + noise * (z.std() + 1), z)
+
+
+def _sets(heads: int) -> Iterator[Bool[Tensor, " H"]]:
+    """Sets of heads: for each two heads there is one that holds the first and not the second."""
+    index = torch.arange(heads)
+    for bit in range((heads - 1).bit_length()):
+        held = (index >> bit) % 2 == 1
+        yield held
+        yield ~held
+
+
+def _first(marks: Tensor) -> int:
+    return int(marks.nonzero()[0])

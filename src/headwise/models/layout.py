@@ -1,0 +1,89 @@
+"""What one kind of input makes a model compute: its attention calls in order, and where each one's heads are projected."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from headwise.axes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Output:
+    """The module that holds W_O for some calls: its `turn`-th use in a pass reads what their heads say, H x E numbers a token.
+
+    Attributes:
+        calls: the calls whose tokens it reads, one call's after the other's.
+        exact: it reads z itself; else something that acts on each head alone, such as a gate, comes before.
+        sequence_first: it reads [T, B, H·E] rather than [B, T, H·E].
+    """
+
+    module: str
+    turn: int
+    calls: tuple[int, ...]
+    exact: bool
+    sequence_first: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """One attention call of a pass.
+
+    Attributes:
+        module: qualified name of the module that calls.
+        cross: by its name or by what it was given, its keys are not the queries' own tokens.
+        output: where W_O is, or in `refusal` why what a head writes cannot be told.
+    """
+
+    index: int
+    module: str
+    cross: bool
+    output: Output | None
+    refusal: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """All calls of a pass, in order."""
+
+    sites: tuple[Site, ...]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def by_output(self) -> dict[tuple[str, int], Output]:
+        """The outputs, by module and how manieth use of it."""
+        return {(site.output.module, site.output.turn): site.output for site in self.sites if site.output is not None}
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether a module multiplies what it reads by one dense weight: what can hold W_O."""
+    weight = getattr(module, "weight", None)
+    return isinstance(module, nn.Linear | Conv1D) and isinstance(weight, Tensor) and weight.dim() == 2 and weight.is_floating_point()
+
+
+def blocks_of(module: nn.Module, heads: int) -> Float[Tensor, "H E M"]:
+    """W_O by head: what each head's words are multiplied by. A Conv1D stores it the other way round than a Linear."""
+    weight: Tensor = module.weight.detach()  # pyright: ignore[reportAssignmentType, reportCallIssue]
+    whole = weight if isinstance(module, Conv1D) else weight.t()
+    return whole.unflatten(0, (heads, -1))
+
+
+def bias_of(module: nn.Module) -> Float[Tensor, " M"] | None:
+    bias = module.bias
+    return bias.detach() if isinstance(bias, torch.Tensor) else None
+
+
+def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Float[Tensor, "B T H E"]]:
+    """What W_O reads, call by call and head by head; `shapes` are [B, T, H, E] of the output's calls."""
+    if output.sequence_first:
+        read = read.transpose(0, 1)
+    rows = read.reshape(-1, read.shape[-1])
+    counts = [b * t for b, t, _, _ in shapes]
+    return [part.reshape(shape) for part, shape in zip(rows.split(counts), shapes, strict=True)]
+
+
+def whole(written: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Float[Tensor, "B T M"]]:
+    """What comes out of W_O's module, call by call."""
+    return [part[:, :, 0] for part in apart(written, output, [(b, t, 1, written.shape[-1]) for b, t, _, _ in shapes])]

@@ -1,0 +1,104 @@
+"""A twin of a model: modules, hooks, mode and configuration of its own, the very same tensors.
+
+A pass hooks modules, switches the attention implementation and turns dropout off. On a twin it can do so while other
+threads run or train the model that the user holds: nothing of theirs is touched, so nothing has to be put back.
+"""
+
+import copy
+import functools
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+
+ATOMS = (bool, int, float, str, torch.Tensor)
+
+
+def twin(model: PreTrainedModel, implementation: str) -> PreTrainedModel:
+    """The model again, in eval mode, without a cache, with this attention implementation; about 5 ms for 400 modules."""
+    copier = _Copier(model)
+    other = copier.module(model)
+    for module in other.modules():
+        vars(module)["training"] = False
+    for config in copier.configs():
+        config._attn_implementation_internal = implementation
+        config._output_attentions = False
+        config.return_dict = True
+        if hasattr(config, "use_cache"):
+            config.use_cache = False
+    return other
+
+
+class _Copier:
+    """Copies modules and configurations, and what holds them; shares everything else."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.inside = {id(module) for module in model.modules()}
+        self.done: dict[int, Any] = {}
+        self.originals: list[Any] = []  # kept alive, so that no id is given twice
+        self.config_memo: dict[int, Any] = {}
+        self.tops: list[PreTrainedConfig] = []
+
+    def module(self, module: nn.Module) -> Any:
+        if isinstance(module, torch.jit.ScriptModule):
+            return module
+        clone = self._remember(module, object.__new__(type(module)))
+        vars(clone).update({name: self.value(x) for name, x in vars(module).items()})
+        return clone
+
+    def value(self, x: Any) -> Any:
+        if x is None or isinstance(x, ATOMS):
+            return x
+        if id(x) in self.done:
+            return self.done[id(x)]
+        if isinstance(x, nn.Module):
+            return self.module(x)
+        if isinstance(x, PreTrainedConfig):
+            return self.config(x)
+        if isinstance(x, dict):
+            return self._dict(x)
+        if isinstance(x, list | tuple | set) and not isinstance(x, torch.Size):
+            return self._sequence(x)
+        if isinstance(x, MethodType) and id(x.__self__) in self.inside:
+            return MethodType(x.__func__, self.value(x.__self__))
+        if type(x) is functools.partial:
+            return functools.partial(self.value(x.func), *map(self.value, x.args), **{name: self.value(y) for name, y in x.keywords.items()})
+        return x
+
+    def config(self, config: PreTrainedConfig) -> Any:
+        clone = self._remember(config, copy.deepcopy(config, self.config_memo))
+        self.tops.append(clone)
+        return clone
+
+    def configs(self) -> list[PreTrainedConfig]:
+        """Every configuration that a module of the twin can ask, each once."""
+        found: dict[int, PreTrainedConfig] = {}
+        waiting = list(self.tops)
+        while waiting:
+            config = waiting.pop()
+            if id(config) not in found:
+                found[id(config)] = config
+                waiting += [part for part in vars(config).values() if isinstance(part, PreTrainedConfig)]
+        return list(found.values())
+
+    def _dict(self, x: dict) -> dict:
+        if not x:
+            return x.copy()
+        clone = self._remember(x, x.copy())
+        for name, y in x.items():
+            clone[name] = self.value(y)
+        return clone
+
+    def _sequence(self, x: Any) -> Any:
+        copied = [self.value(y) for y in x]
+        if all(new is old for new, old in zip(copied, x, strict=True)) and not isinstance(x, list):
+            return x
+        return self._remember(x, type(x)(*copied) if hasattr(x, "_fields") else type(x)(copied))
+
+    def _remember(self, original: Any, clone: Any) -> Any:
+        self.originals.append(original)
+        self.done[id(original)] = clone
+        return clone
