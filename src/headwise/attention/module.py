@@ -1,5 +1,6 @@
 """`MultiHeadAttention`: the layer as a torch module, to be trained or to be looked at."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -146,7 +147,13 @@ class MultiHeadAttention(nn.Module):
         return replace(self._rules, position=position, dropout=self._rules.dropout if self.training else 0.0)
 
     def forward(
-        self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None, bias: Tensor | None = None, query_offset: int | Tensor | None = None
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        query_offset: int | Sequence[int] | Tensor | None = None,
     ) -> Tensor:
         """The output for x, which looks at itself or at a context.
 
@@ -188,7 +195,7 @@ class MultiHeadAttention(nn.Module):
         past: Cache | None = None,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
-        query_offset: int | Tensor | None = None,
+        query_offset: int | Sequence[int] | Tensor | None = None,
     ) -> Trace:
         """Every tensor between x and the output, by name, with gradients: `forward` with nothing left out."""
         given = Given(self._lay(context), past, mask, bias, query_offset)

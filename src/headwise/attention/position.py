@@ -142,7 +142,7 @@ class RelativeBuckets(Position):
     def __post_init__(self) -> None:
         least = 4 if self.bidirectional else 2
         if self.table.dim() != 2 or len(self.table) < least or len(self.table) % (least // 2):
-            raise ArgumentError(f"table must be [buckets, heads] with {least} buckets or more, as many each way, got {list(self.table.shape)}. T5 has 32.")
+            raise ArgumentError(f"table must be [buckets, heads], {least} buckets or more, as many each way, got {list(self.table.shape)}. T5 has 32.")
         if self.max_distance <= self._single:
             raise ArgumentError(f"max_distance must exceed {self._single}, the distances with a bucket each, got {self.max_distance}. T5 takes 128.")
 
