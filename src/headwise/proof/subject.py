@@ -1,0 +1,51 @@
+"""Somebody's attention, as proof calls it."""
+
+from typing import Literal, Protocol
+
+import torch
+
+from headwise.errors import HeadwiseError
+from headwise.proof.answer import PLAINLY, Answer, How
+from headwise.proof.conventions import Conventions
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+
+OPTIONS = ("causal", "query_offset", "window", "mask", "bias", "scale", "softcap", "sink", "dropout")
+ABILITIES = ("groups", "value_width", "mask_by_head", "offset_by_row", "weights", "lse", "gradients", "empty")
+OF_LAYERS = ("context", "biases", "rotary", "alibi", "buckets", "chunks")
+
+
+class Refused(HeadwiseError, RuntimeError):
+    """A subject says openly that it cannot compute this problem: it is not tested, and the report says so."""
+
+
+class Subject(Protocol):
+    """What can be proved right or wrong.
+
+    Attributes:
+        name: for reports.
+        level: "call" answers a `Problem` (query, key, value → output), "layer" a `LayerProblem` (x → out).
+        honours: the words that it knows; what is not among them is not tested. `OPTIONS` are fields of a problem. `ABILITIES`:
+            G < H; E ≠ D; a mask or bias that differs by head; one offset a batch row; returned weights; returned lse;
+            gradients; axes of length 0. `OF_LAYERS`: cross-attention; biases of the maps; positions; a cache.
+        conventions: what it means by its words.
+        dtypes: that it accepts, the usual one first.
+        device: where tensors are to lie.
+        paths: further ways to the same numbers: a backend, a fast path, 3 axes instead of 4. Named, for `How.path`.
+    """
+
+    name: str
+    level: Literal["call", "layer"]
+    honours: frozenset[str]
+    conventions: Conventions
+    dtypes: tuple[torch.dtype, ...]
+    device: torch.device
+    paths: tuple[str, ...]
+
+    def attend(self, problem: Problem | LayerProblem, how: How = PLAINLY) -> Answer:
+        """Compute it. Inputs must come back as they were.
+
+        Raises:
+            Refused: the subject says that it cannot compute this.
+        """
+        ...
