@@ -11,7 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = os.environ["
 import jaxtyping
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 import tests.typechecking
 
@@ -24,6 +24,7 @@ torch.set_num_threads(1)
 
 settings.register_profile("same", deadline=None, max_examples=80, derandomize=True)
 settings.register_profile("hunt", deadline=None, max_examples=3000, print_blob=True)
+settings.register_profile("glance", deadline=None, max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 

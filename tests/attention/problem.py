@@ -10,10 +10,8 @@ from torch import Tensor
 
 from headwise.attention.attend import attend
 from headwise.attention.spec import Attended
-from headwise.catalog import entries
 from tests.attention import oracle
 
-BACKENDS = sorted(entries("headwise.attention.kernels"))
 EVERY = ("all", "segment", "received")  # statistics, where `segments` are given
 LEARNED = ("query", "key", "value", "bias", "sink")
 
@@ -24,6 +22,10 @@ class Problem:
     key: Tensor
     value: Tensor
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        tensors = {"query": self.query, "key": self.key, "value": self.value, **self.options}
+        return "Problem(" + ", ".join(f"{name}={_brief(value)}" for name, value in tensors.items()) + ")"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -69,6 +71,14 @@ class Problem:
         return torch.from_numpy(oracle.visible(self.shape, **rules))
 
 
+def _brief(value: Any) -> str:
+    """Small tensors in full, large ones by their layout."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"{kind}={value.tolist()}" if value.numel() <= 24 else f"{kind} strides {value.stride()}"
+
+
 def _array(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
@@ -86,7 +96,7 @@ def gradients(problem: Problem, backend: str, d_output: Tensor, d_lse: Tensor) -
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Numbers from a normal distribution, the same at every call."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def agree(found: Tensor, right: Tensor, allowed: Tensor | float, what: str = "") -> None:

@@ -74,7 +74,7 @@ class Block:
             return b[:, :, None]
         return b[:, self.query_heads].unflatten(1, (-1, self.group_size))
 
-    def split(self, scores: Float[Tensor, "n rt s"]) -> Float[Tensor, "b g r t s"]:
+    def split(self, scores: Float[Tensor, "n rt s"] | Bool[Tensor, "n rt s"]) -> Float[Tensor, "b g r t s"] | Bool[Tensor, "b g r t s"]:
         """The same numbers with every axis apart, to meet a mask or a bias."""
         groups = self.groups.stop - self.groups.start
         return scores.view(-1, groups, self.group_size, self.rows.stop - self.rows.start, scores.shape[-1])
