@@ -55,9 +55,11 @@ class Store:
 
     def put(self, index: int, call: Kept) -> None:
         """Keep a call, at the cost of those that were used longest ago."""
+        if self._size([call]) > self.budget:
+            return
         while self.calls and self._size([*self.calls.values(), call]) > self.budget:
             self.calls.popitem(last=False)
-        self.offer(index, call)
+        self.calls[index] = call
 
     def get(self, index: int) -> Kept | None:
         if index in self.calls:

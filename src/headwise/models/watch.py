@@ -117,7 +117,9 @@ class Watch:
         segments = self.wish.segments
         if segments is None or "segment" not in self.wish.statistics:
             return compute(asked.query, asked.key, asked.value, asked.call, self.wish.statistics)
-        call = replace(asked.call, segments=segments.to(asked.key.device))
+        fits = tuple(segments.shape) == (asked.key.shape[0], asked.key.shape[2])
+        labels = segments if fits else torch.full((asked.key.shape[0], asked.key.shape[2]), -1)  # keys that are other tokens carry no label
+        call = replace(asked.call, segments=labels.to(asked.key.device))
         return compute(asked.query, asked.key, asked.value, call, self.wish.statistics)
 
     def tell(self, index: int, read: Tensor | None, written: Tensor | None) -> None:

@@ -1,0 +1,84 @@
+"""Whether the model computes the same through us as it does as it was loaded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from headwise.axes import Tensor
+from headwise.errors import ModelError
+from headwise.models.session import Session, plain, tensors_of
+from headwise.models.verdict import Verdict, Worst
+
+TIMES = 4  # the model's own sdpa and eager differ by so much; we may differ by so many times that
+ALONE = 1 << 8  # units of the last place of the largest output, where the model has one implementation only
+CELLS = 1 << 22  # numbers compared at once
+EAGER_BYTES = 4 << 30  # what eager attention may take for its scores
+
+
+def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
+    """Compare the run's outputs with the model's own, by the model's own difference between two implementations."""
+    hf, loaded = session.hf, session.hf.config._attn_implementation
+    own = tensors_of(plain(hf, session.given, loaded))
+    other = _other(session, "eager" if loaded != "eager" else "sdpa")
+    against = f"{TIMES} times the difference between its own implementations" if other else f"the rounding of its only implementation, {loaded}"
+    worst = Worst("model", f"the outputs are those of the model as it was loaded, within {against}")
+    for name, x in outputs.items():
+        if not x.is_floating_point() or name not in own or own[name].shape != x.shape:
+            continue
+        real = _real(name, x, session.given)
+        difference = furthest(x, own[name], real)
+        size = furthest(own[name], torch.zeros(()).to(x).expand_as(x), real)
+        floor = size * torch.finfo(x.dtype).eps * (2 if other else ALONE if x.dtype.itemsize >= 4 else 16)
+        yardstick = furthest(other[name], own[name], real) if other else 0.0
+        worst.see(difference, max(TIMES * yardstick, floor), name)
+    return worst.verdict("it returns no numbers")
+
+
+def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
+    """The outputs of the model's other implementation; None where it has none, or where it would take too much memory."""
+    if implementation == "sdpa" and not session.hf._supports_sdpa:
+        return None
+    if implementation == "eager" and _eager_bytes(session.hf, session.given) > EAGER_BYTES:
+        return None
+    try:
+        return tensors_of(plain(session.hf, session.given, implementation))
+    except ModelError:
+        return None  # some models name an implementation that they then refuse: gemma2 and sdpa
+
+
+def _eager_bytes(hf: PreTrainedModel, given: Mapping[str, Any]) -> int:
+    """What eager attention takes for one layer: scores, their softmax and a copy in float32."""
+    ids = given.get("input_ids")
+    heads = getattr(hf.config.get_text_config(), "num_attention_heads", 1)
+    return 0 if not isinstance(ids, Tensor) else 3 * 4 * ids.shape[0] * heads * ids.shape[1] ** 2
+
+
+def _real(name: str, x: Tensor, given: Mapping[str, Any]) -> Tensor | None:
+    """Which tokens count, [B, T]: not padding."""
+    for mask in ("attention_mask", "decoder_attention_mask"):
+        found = given.get(mask)
+        of_decoder = "decoder_input_ids" in given and not name.startswith("encoder")
+        if isinstance(found, Tensor) and (mask == "decoder_attention_mask") == of_decoder and x.shape[:2] == found.shape:
+            return found.bool()
+    return None
+
+
+def furthest(x: Tensor, y: Tensor, real: Tensor | None) -> float:
+    """The largest difference on tokens that count, some tokens at a time; NaN where one is not a number and the other is."""
+    if x.numel() == 0:
+        return 0.0
+    tokens = 1 if real is None else real.dim()
+    x, y = (a.reshape(-1, *a.shape[tokens:]) if tokens > 1 else a for a in (x, y))
+    kept = torch.arange(x.shape[0] if x.dim() else 1) if real is None else real.reshape(-1).nonzero()[:, 0]
+    if x.dim() == 0:
+        return _apart(x, y)
+    step = max(1, CELLS // max(1, x[0].numel()))
+    found = [_apart(x[part], y[part]) for part in kept.to(x.device).split(step)]
+    return float("nan") if any(one != one for one in found) else max(found, default=0.0)
+
+
+def _apart(x: Tensor, y: Tensor) -> float:
+    same = (x == y) | (x.isnan() & y.isnan())  # equal infinities too
+    return float((x.double() - y.double()).abs().masked_fill(same, 0).max())

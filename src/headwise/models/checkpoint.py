@@ -1,0 +1,131 @@
+"""The files of a checkpoint, looked at before and after they are loaded: safetensors only, whole, and fitting the configuration."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import nn
+from transformers import PreTrainedModel
+
+from headwise.axes import Tensor
+from headwise.errors import CheckpointError
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
+
+
+def check_files(folder: Path) -> None:
+    """Whether a directory holds a configuration and whole safetensors files.
+
+    Raises:
+        CheckpointError: it does not; the message says what is missing, broken or refused.
+    """
+    config = folder / "config.json"
+    if not config.is_file():
+        raise CheckpointError(f"a model directory must hold config.json, got {str(folder)!r} without one. Pass the directory that save_pretrained wrote.")
+    try:
+        json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"config.json must be JSON, got {type(error).__name__} in {str(folder)!r}. Fetch the model again.") from None
+    files = sorted(folder.glob("*.safetensors"))
+    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+    if not files and pickles:
+        raise CheckpointError(
+            f"weights must be safetensors, got {pickles[0]} in {str(folder)!r}: a pickle can run code when it is read. "
+            "Load it where you trust it and call save_pretrained, which writes safetensors."
+        )
+    if not files:
+        raise CheckpointError(f"a model directory must hold weights, got {str(folder)!r} without a safetensors file. Fetch the model again.")
+    for path in [*files, *_listed(folder)]:
+        _check_whole(path)
+
+
+def check_fit(hf: PreTrainedModel, told: dict[str, Any]) -> None:
+    """Whether the weights were those that the configuration asks for.
+
+    Keys that no module of the model could hold (heads for other tasks) are no fault; a key that an existing module lacks
+    room for, or a layer beyond the last, is.
+
+    Args:
+        told: what `from_pretrained` says of the loading.
+
+    Raises:
+        CheckpointError: weights are missing, left over, or of another shape.
+    """
+    kind = type(hf).__name__
+    mismatched = sorted(str(entry[0]) + _shapes(entry) for entry in told.get("mismatched_keys") or ())
+    if mismatched:
+        raise CheckpointError(f"config.json must fit the weights, got other shapes for {_few(mismatched)} in {kind}. Use the config.json of these weights.")
+    missing = sorted(told.get("missing_keys") or ())
+    if missing:
+        raise CheckpointError(f"config.json must fit the weights, got none for {_few(missing)} of {kind}. Use the config.json of these weights.")
+    surplus = [key for key in sorted(told.get("unexpected_keys") or ()) if _belongs(hf, key)]
+    if surplus:
+        raise CheckpointError(f"config.json must fit the weights, got {_few(surplus)}, for which {kind} has no place. Use the config.json of these weights.")
+
+
+def check_numbers(hf: PreTrainedModel) -> None:
+    """Whether every weight is a number.
+
+    Raises:
+        CheckpointError: one is NaN or infinite.
+    """
+    for name, weight in hf.named_parameters():
+        if weight.is_floating_point() and weight.numel() and weight.device.type != "meta" and not _is_finite(weight.detach()):
+            raise CheckpointError(f"weights must be numbers, got NaN or infinity in {name}. Its training or conversion failed: use another checkpoint.")
+
+
+def _is_finite(weight: Tensor) -> bool:
+    lowest, highest = weight.aminmax()  # a NaN anywhere shows in both
+    return bool(lowest.isfinite() & highest.isfinite())
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The files that an index names."""
+    found: list[Path] = []
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        try:
+            found += [folder / name for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{index.name} must list the weights' files, got {type(error).__name__}. Fetch the model again.") from None
+    return found
+
+
+def _check_whole(path: Path) -> None:
+    try:
+        with safe_open(path, framework="pt") as file:
+            file.keys()
+    except FileNotFoundError:
+        raise CheckpointError(f"every file of the weights must be there, got no {path.name} in {str(path.parent)!r}. Fetch the model again.") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path.name} must be a whole safetensors file, got {error} in {str(path.parent)!r}. Fetch the model again.") from None
+
+
+def _belongs(hf: PreTrainedModel, key: str) -> bool:
+    """Whether a left-over key belongs to a module that the model has, or to one more layer of its kind."""
+    known = {_pattern(name) for name, _ in hf.named_parameters()}
+    prefix = f"{hf.base_model_prefix}."
+    for name in {key, key.removeprefix(prefix), prefix + key}:
+        owner, _, last = name.rpartition(".")
+        if _pattern(name) in known:
+            return True
+        module = _submodule(hf, owner)
+        if owner and module is not None and list(module.parameters(recurse=False)) and last not in dict(module.named_buffers(recurse=False)):
+            return True
+    return False
+
+
+def _submodule(hf: PreTrainedModel, name: str) -> nn.Module | None:
+    return dict(hf.named_modules()).get(name)
+
+
+def _pattern(name: str) -> str:
+    return ".".join("*" if word.isdigit() else word for word in name.split("."))
+
+
+def _shapes(entry: Any) -> str:
+    return f" ({list(entry[1])} in the file, {list(entry[2])} in the model)" if len(entry) > 2 else ""
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")

@@ -1,0 +1,57 @@
+"""Gathers, during a pass, the statistics of each call and what the run keeps of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from headwise.attention.weights import weights
+from headwise.axes import Bool, Rows, Tensor
+from headwise.models.narrow import one_head
+from headwise.models.store import Kept, Store, kept
+from headwise.models.watch import Heard
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """What stays of a call whatever the memory budget.
+
+    Attributes:
+        shape: [B, H, T, S].
+        lse: to see that a later pass is the same pass.
+        padding: True where a key is a real token; None when the mask does not tell.
+    """
+
+    shape: tuple[int, int, int, int]
+    statistics: Mapping[str, Tensor]
+    lse: Rows
+    padding: Bool[Tensor, "B S"] | None
+    notes: tuple[str, ...]
+
+
+class Collector:
+    """The listener of a run's first pass."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.numbers: dict[int, Numbers] = {}
+
+    def __call__(self, heard: Heard) -> None:
+        call = kept(heard)
+        statistics = {name: x.cpu() for name, x in heard.attended.statistics.items()}
+        if "first" in statistics and call.padding is not None:
+            statistics["first"] = _on_first_token(statistics["first"], call)
+        padding = None if call.padding is None else call.padding.cpu()
+        shape = (*call.query.shape[:3], call.key.shape[2])
+        self.numbers[heard.index] = Numbers(shape, statistics, call.lse, padding, heard.asked.notes)
+        self.store.offer(heard.index, call)
+
+
+def _on_first_token(first: Rows, call: Kept) -> Rows:
+    """The weight on the first key that is a token: behind left padding that is not key 0."""
+    found = first.clone()
+    for batch, start in enumerate(call.padding.to(torch.uint8).argmax(-1).tolist()):
+        for head in range(first.shape[1]) if start else ():
+            query, key, lse, alone = one_head(call, batch, head)
+            found[batch, head] = weights(query, key, lse, alone, slice(0, query.shape[2]), slice(start, start + 1))[0, 0, :, 0].cpu()
+    return found

@@ -1,0 +1,139 @@
+"""A real model, opened."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from headwise.attention.attend import statistic_names
+from headwise.axes import Bool, Int, Tensor
+from headwise.errors import ArgumentError, ArgumentTypeError
+from headwise.models.collect import Collector
+from headwise.models.facts import Facts
+from headwise.models.inputs import Inputs, encode
+from headwise.models.layout import Layout
+from headwise.models.parts import Place, places
+from headwise.models.run import Run
+from headwise.models.session import Session, passed, surveyed, tensors_of
+from headwise.models.store import Store, bytes_of
+from headwise.models.watch import LayoutChanged, Wish
+
+Text = str | Sequence[str]
+
+
+class Model:
+    """A model of transformers whose heads can be read; `open_model` makes one.
+
+    Passes run on a twin that shares the tensors: the model's parameters, hooks, mode and configuration are never touched,
+    so that other threads may use or train it meanwhile.
+
+    Attributes:
+        hf: the model, as transformers made it.
+        tokenizer: transformers' own, or None.
+        name: what it was opened from.
+        note: what the user should know about its weights, or None.
+    """
+
+    def __init__(self, hf: PreTrainedModel, tokenizer: Any = None, name: str = "", note: str | None = None) -> None:
+        self.hf, self.tokenizer, self.name, self.note = hf, tokenizer, name or type(hf).__name__, note
+        self._layouts: dict[Any, Layout] = {}
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, {type(self.hf).__name__})"
+
+    def run(
+        self, what: Text | Tensor | Mapping[str, Any], statistics: str | Iterable[str] = "all", memory: str | int = "1GiB", segments: Tensor | None = None
+    ) -> Run:
+        """Read an input once, and learn what every head does with it.
+
+        Args:
+            what: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
+            statistics: names, or "all"; see `hw.statistics()`.
+            memory: how much to keep of queries and keys: bytes, or a text like "512MiB". What does not fit is made again when
+                it is asked for, by running the model again.
+            segments: a label for each token, [B, T] from 0, negative for none: for the statistic "segment".
+
+        Raises:
+            ArgumentError: nothing to read, too long for the model, an unknown statistic.
+            UnseenAttention: some attention of the model does not pass through transformers' attention interface.
+            ModelError: a text and no tokenizer, or the model cannot take the input.
+        """
+        names = statistic_names(statistics)
+        budget = bytes_of(memory)
+        inputs = encode(self.hf, self.tokenizer, what)
+        segments = _segments(self.hf, segments, names, inputs)
+        outputs, layout, collector = self._observe(inputs, names, segments, budget)
+        facts = self._facts(inputs, layout, collector)
+        returned = tensors_of(outputs)
+        room = budget - collector.store.bytes
+        fits = sum(x.numel() * x.element_size() for x in returned.values()) <= room
+        return Run(facts, collector.store, Session(self.hf, inputs.given, layout), returned if fits else None)
+
+    def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:
+        """The first pass: with the layout of an earlier input of this kind, or else with a survey."""
+        kind = (tuple(sorted(inputs.given)), _structure(self.hf))
+        with self._lock:
+            layout = self._layouts.get(kind)
+        if layout is not None:
+            collector = Collector(Store(budget))
+            try:
+                outputs = passed(self.hf, inputs.given, layout, Wish(names, collector, segments=segments))
+                return outputs, layout, collector
+            except LayoutChanged:
+                pass  # this input takes another way through the model: survey it as well
+        collector = Collector(Store(budget))
+        outputs, layout = surveyed(self.hf, inputs.given, Wish(names, collector, segments=segments))
+        with self._lock:
+            self._layouts[kind] = layout
+        return outputs, layout, collector
+
+    def _facts(self, inputs: Inputs, layout: Layout, collector: Collector) -> Facts:
+        numbers = collector.numbers
+        found = tuple(places(self.hf, layout.sites, [numbers[site.index].shape for site in layout.sites]))
+        notes = list(dict.fromkeys((*inputs.notes, *layout.notes, *(f"{place.module}: {note}" for place in found for note in numbers[place.index].notes))))
+        if self.note:
+            notes.insert(0, self.note)
+        return Facts(found, layout, numbers, inputs.tokens, inputs.decoder_tokens, self._padding(inputs, found, collector), tuple(notes))
+
+    def _padding(self, inputs: Inputs, found: Sequence[Place], collector: Collector) -> dict[str, Bool[Tensor, "B T"] | None]:
+        """Which queries are padding, by part: from the masks where queries and keys are the same tokens, else from the same tower or the input."""
+        padding: dict[str, Tensor | None] = {}
+        for place in found:
+            real = collector.numbers[place.index].padding
+            if not place.cross and real is not None and padding.get(place.part) is None:
+                padding[place.part] = ~real
+            padding.setdefault(place.part, None)
+        mask = inputs.given.get("attention_mask")
+        for place in found:
+            if padding[place.part] is not None:
+                continue
+            shape = (place.batch, place.queries)
+            if place.cross:
+                sibling = padding.get(place.part.replace("cross", "self"))
+                padding[place.part] = sibling if sibling is not None and sibling.shape == shape else None
+            elif isinstance(mask, Tensor) and mask.shape == shape and not mask.bool().all() and "decoder" not in place.part:
+                padding[place.part] = ~mask.bool().cpu()
+        return padding
+
+
+def _structure(hf: PreTrainedModel) -> int:
+    """Changes when modules are added, taken away or replaced by others of another class."""
+    return hash(tuple((name, type(module)) for name, module in hf.named_modules()))
+
+
+def _segments(hf: PreTrainedModel, segments: Tensor | None, names: tuple[str, ...], inputs: Inputs) -> Int[Tensor, "B S"] | None:
+    if (segments is None) == ("segment" in names):
+        raise ArgumentError(f"segments and the statistic 'segment' must come together, got segments={'given' if segments is not None else None}. Give both.")
+    if segments is None:
+        return None
+    if not isinstance(segments, Tensor) or segments.is_floating_point() or segments.dtype == torch.bool:
+        raise ArgumentTypeError(f"segments must be a tensor of ints, got {getattr(segments, 'dtype', type(segments).__name__)}. Number the spans from 0.")
+    ids = inputs.given.get("input_ids")
+    if inputs.decoder_tokens is not None:
+        raise ArgumentError(f"segments must label the only tokens of a model, got {type(hf).__name__} with an encoder and a decoder. Leave them out.")
+    if ids is None or segments.shape != ids.shape:
+        raise ArgumentError(f"segments must have one label a token, {None if ids is None else list(ids.shape)}, got {list(segments.shape)}. Reshape them.")
+    return segments.long()

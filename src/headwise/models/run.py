@@ -1,0 +1,237 @@
+"""A run: what every head did with one input."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import torch
+
+from headwise.attention.weights import weights
+from headwise.axes import Float, Tensor
+from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
+from headwise.models.dataset import dataset
+from headwise.models.facts import Facts
+from headwise.models.narrow import one_head
+from headwise.models.parts import Place
+from headwise.models.session import Session, tensors_of
+from headwise.models.store import Kept, Store, kept
+from headwise.models.tile import pooled
+from headwise.models.watch import Heard
+from headwise.models.written import measures
+
+if TYPE_CHECKING:
+    import xarray
+
+    from headwise.models.proof import Proof
+
+
+class Run:
+    """One pass over one input: statistics of every head; weights, maps, writes and proof on demand.
+
+    What did not fit into the memory budget is made again by running the model again; that gives the same numbers, and it
+    is an error when it does not.
+    """
+
+    def __init__(self, facts: Facts, store: Store, session: Session, outputs: Mapping[str, Tensor] | None) -> None:
+        self._facts, self._store, self._session, self._outputs = facts, store, session, outputs
+        self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
+        self._lock = RLock()
+
+    @property
+    def tokens(self) -> list[list[str]]:
+        """The tokens of the input, by batch row."""
+        return [list(row) for row in self._facts.tokens]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the numbers should know."""
+        return self._facts.notes
+
+    @cached_property
+    def parts(self) -> "dict[str, xarray.Dataset]":
+        """The statistics of each part, in the order of the pass."""
+        found: dict[str, list[Place]] = {}
+        for place in self._facts.places:
+            found.setdefault(place.part, []).append(place)
+        return {part: self._labelled(part, [self._facts.numbers[place.index].statistics for place in places]) for part, places in found.items()}
+
+    @property
+    def statistics(self) -> "xarray.Dataset":
+        """The statistics of the only part.
+
+        Raises:
+            ArgumentError: there are several parts.
+        """
+        return self.parts[self._part(None)]
+
+    def statistics_of(self, part: str) -> "xarray.Dataset":
+        """The statistics of one part of several."""
+        return self.parts[self._part(part)]
+
+    @property
+    def writes(self) -> "xarray.Dataset":
+        """What each head adds through W_O, in the only part: norm, share and cosine; see `headwise.models.written.measures`.
+
+        Raises:
+            WritesRefused: heads cannot be told apart between attention and W_O; the message names the module.
+            ArgumentError: there are several parts.
+        """
+        return self.writes_of(self._part(None))
+
+    def writes_of(self, part: str) -> "xarray.Dataset":
+        """What each head of one part adds through W_O."""
+        part = self._part(part)
+        with self._lock:
+            if part not in self._writes:
+                self._writes[part] = self._written(part)
+            return self._labelled(part, self._writes[part])
+
+    def weights(
+        self, layer: int, head: int, queries: slice = slice(None), keys: slice = slice(None), batch: int = 0, part: str | None = None
+    ) -> Float[Tensor, "t s"]:
+        """The exact weights of a rectangle of one head's map; NaN in the rows of padding queries.
+
+        Args:
+            layer: the attention call, counted within the part.
+            queries: rows, without a step.
+            keys: columns, without a step.
+
+        Raises:
+            ArgumentError: no such layer, head, batch row or part.
+        """
+        place = self._place(layer, head, batch, part)
+        rows, columns = _range("queries", queries, place.queries), _range("keys", keys, place.keys)
+        found = self._rectangle(place, head, batch)(rows, columns)
+        padding = self._facts.padding[place.part]
+        return found if padding is None else found.masked_fill(padding[batch, rows, None], torch.nan)
+
+    def tile(
+        self, layer: int, head: int, level: int, column: int, row: int, pool: str = "max", batch: int = 0, part: str | None = None
+    ) -> Float[Tensor, "h w"]:
+        """256 x 256 pixels of one head's map (fewer at its edges); rows of padding queries are 0.
+
+        Args:
+            level: as OpenSeadragon counts: at ceil(log2(max(T, S))) a pixel is a weight, at each level below it is twice as wide.
+            column: of tiles, from the left.
+            row: of tiles, from the top.
+            pool: "max" or "mean" of the weights under a pixel.
+        """
+        place = self._place(layer, head, batch, part)
+        whole, padding = self._rectangle(place, head, batch), self._facts.padding[place.part]
+
+        def real(rows: slice, keys: slice) -> Tensor:
+            return whole(rows, keys) if padding is None else whole(rows, keys).masked_fill(padding[batch, rows, None], 0)
+
+        return pooled(real, place.queries, place.keys, level, column, row, pool)
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        """The tensors that the model returned: logits or last_hidden_state, and the like."""
+        with self._lock:
+            if self._outputs is None:
+                outputs = tensors_of(self._session.again(lambda heard: None))
+                return dict(outputs)
+            return dict(self._outputs)
+
+    @cached_property
+    def proof(self) -> "Proof":
+        """Whether the numbers are right: verdicts with residuals beside what rounding allows. Takes about four passes, once."""
+        from headwise.models.proof import prove
+
+        with self._lock:
+            return prove(self._session, self._facts, self.outputs)
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to a new directory: safetensors and JSON; `load_run` reads it without the model.
+
+        Raises:
+            ArgumentError: there is something else at that path.
+        """
+        from headwise.models.saving import save
+
+        save(self, Path(path))
+
+    def _written(self, part: str) -> Sequence[Mapping[str, Tensor]]:
+        """Norm, share and cosine of each call of a part."""
+        places = [place for place in self._facts.places if place.part == part]
+        sites = {place.index: self._facts.layout.sites[place.index] for place in places}
+        for place in places:
+            if sites[place.index].output is None:
+                raise WritesRefused(f"writes of {place.module} cannot be told by head: {sites[place.index].refusal}.")
+        found: dict[int, Mapping[str, Tensor]] = {}
+
+        def measure(index: int, call: Kept) -> None:
+            found[index] = measures(call.read, self._session.module(sites[index].output.module))
+
+        self._each([place.index for place in places], measure)
+        return [found[place.index] for place in places]
+
+    def _labelled(self, part: str, numbers: Sequence[Mapping[str, Tensor]]) -> "xarray.Dataset":
+        facts = self._facts
+        places = [place for place in facts.places if place.part == part]
+        decoder = facts.decoder_tokens or facts.tokens
+        queries, keys = (decoder, facts.tokens) if "decoder" in part else (facts.tokens, facts.tokens)
+        return dataset(part, places, numbers, queries, keys if places[0].cross else queries, facts.padding[part])
+
+    def _rectangle(self, place: Place, head: int, batch: int) -> Callable[[slice, slice], Tensor]:
+        query, key, lse, call = one_head(self._kept(place.index), batch, head)
+        return lambda rows, keys: weights(query, key, lse, call, rows, keys)[0, 0].cpu()
+
+    def _kept(self, index: int) -> Kept:
+        found: dict[int, Kept] = {}
+        self._each([index], found.__setitem__)
+        return found[index]
+
+    def _each(self, indices: Sequence[int], use: Callable[[int, Kept], None]) -> None:
+        """Give each call to `use`; those that were dropped are made again, all in one pass."""
+        with self._lock:
+            missing = set()
+            for index in indices:
+                call = self._store.get(index)
+                if call is None:
+                    missing.add(index)
+                else:
+                    use(index, call)
+
+            def listen(heard: Heard) -> None:
+                call = kept(heard)
+                self._facts.check_same(heard.index, call.lse)
+                self._store.put(heard.index, call)
+                use(heard.index, call)
+
+            if missing:
+                self._session.again(listen, missing)
+
+    def _part(self, part: str | None) -> str:
+        parts = list(dict.fromkeys(place.part for place in self._facts.places))
+        if part is None and len(parts) == 1:
+            return parts[0]
+        if part is None:
+            raise ArgumentError(f"part must be given where there are several, got None. Choose one of {parts}: run.parts[...], writes_of(...) or part=.")
+        if part not in parts:
+            raise ArgumentError(f"part must be one of {parts}, got {part!r}. Correct the name.")
+        return part
+
+    def _place(self, layer: int, head: int, batch: int, part: str | None) -> Place:
+        name = self._part(part)
+        places = [place for place in self._facts.places if place.part == name]
+        _number("layer", layer, len(places))
+        _number("head", head, places[layer].heads)
+        _number("batch", batch, places[layer].batch)
+        return places[layer]
+
+
+def _number(name: str, number: int, count: int) -> None:
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise ArgumentTypeError(f"{name} must be an int, got {type(number).__name__}.")
+    if not 0 <= number < count:
+        raise ArgumentError(f"{name} must be in 0..{count - 1}, got {number}. Choose one of these.")
+
+
+def _range(name: str, part: slice, length: int) -> slice:
+    if not isinstance(part, slice) or part.step not in (None, 1):
+        raise ArgumentTypeError(f"{name} must be a slice without a step, got {part!r}. Pass slice(0, 100), say.")
+    start, stop, _ = part.indices(length)
+    return slice(start, max(start, stop))

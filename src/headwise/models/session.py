@@ -1,0 +1,84 @@
+"""A model and one input: the pass over it can be run again, to the same numbers, for what was not kept."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from headwise.axes import Tensor
+from headwise.errors import HeadwiseError, ModelError
+from headwise.models.layout import Layout
+from headwise.models.survey import Survey
+from headwise.models.tap import NAME, register
+from headwise.models.twin import twin
+from headwise.models.watch import Heard, LayoutChanged, Watch, Wish
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """What a pass is made of.
+
+    Attributes:
+        hf: the model; passes run on twins of it.
+        given: the model's keyword arguments.
+        layout: of the calls, as the first pass drew it.
+    """
+
+    hf: PreTrainedModel
+    given: Mapping[str, Any]
+    layout: Layout
+
+    def again(self, listener: Callable[[Heard], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
+        """Run the pass again and tell of these calls; the model's output, or None when it ended after the last of them."""
+        return passed(self.hf, self.given, self.layout, Wish(statistics, listener, calls))
+
+    def module(self, name: str) -> nn.Module:
+        return self.hf.get_submodule(name)
+
+
+def surveyed(hf: PreTrainedModel, given: Mapping[str, Any], wish: Wish) -> tuple[Any, Layout]:
+    """The model's output, and the layout of its calls, from a pass in which every module and operator is watched."""
+    register()
+    survey = Survey(twin(hf, NAME), given, wish, unmasked_is_causal(hf))
+    return _explained(hf, survey.run)
+
+
+def passed(hf: PreTrainedModel, given: Mapping[str, Any], layout: Layout, wish: Wish) -> Any:
+    """The model's output, from a pass whose layout is known.
+
+    Raises:
+        LayoutChanged: the model took another way than the layout says.
+    """
+    register()
+    return _explained(hf, Watch(twin(hf, NAME), layout, given, wish, unmasked_is_causal(hf)).run)
+
+
+def plain(hf: PreTrainedModel, given: Mapping[str, Any], implementation: str) -> Any:
+    """The model's output with another attention implementation, in eval mode."""
+    import torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        return _explained(hf, lambda: twin(hf, implementation)(**given))
+
+
+def unmasked_is_causal(hf: PreTrainedModel) -> bool:
+    """Whether no mask means causal in a module that says so: with every implementation but eager."""
+    return hf.config._attn_implementation != "eager"
+
+
+def tensors_of(outputs: Any) -> dict[str, Tensor]:
+    """The tensors that a model returned, by name; its caches and lists left out."""
+    return {name: x.detach() for name, x in outputs.items() if isinstance(x, Tensor)}
+
+
+def _explained(hf: PreTrainedModel, run: Callable[[], Any]) -> Any:
+    """Run, and say in one line of ours which input a model's own code stumbled over."""
+    try:
+        return run()
+    except (HeadwiseError, LayoutChanged):
+        raise
+    except (IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise ModelError(f"{type(hf).__name__} must accept its input, got {type(error).__name__}: {said}. Check names, shapes and lengths.") from error
