@@ -8,11 +8,11 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from headwise.attention.backward import gradients
-from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, library
+from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, instruction_set, library
 from headwise.attention.mask import Visible, visible
 from headwise.attention.spec import Attended, Call, tile_of, wide
 from headwise.attention.statistic import labels
-from headwise.axes import Bias, Interval, Key, Mask, Query, Tensor, Value
+from headwise.axes import Bool, Float, Int, Interval, Key, Query, Tensor, Value
 
 NUMBERS = ("entropy", "max_weight", "participation", "distance", "first", "previous", "self", "sink")  # the order of problem.h
 KNOWN = frozenset({*NUMBERS, "peak", "segment", "received"})
@@ -79,7 +79,7 @@ def _some_rows(query: Query, key: Key, value: Value, call: Call, seen: Visible, 
     return _run(query[:, :, rows], key, value, call, part, mask, bias, keys.start, rows.start, statistics)
 
 
-def _rows_of(interval: Interval, rows: slice) -> Interval:
+def _rows_of(interval: Interval, rows: slice) -> Int[Tensor, "#B #H t"]:
     return interval[:, :, rows] if interval.shape[2] > 1 else interval
 
 
@@ -102,15 +102,16 @@ def _run(
     value: Value,
     call: Call,
     seen: Visible,
-    mask: Mask | None,
-    bias: Bias | None,
+    mask: Bool[Tensor, "#B #H #T #s"] | None,
+    bias: Float[Tensor, "#B #H #T #s"] | None,
     first_key: int,
     first_row: int,
     statistics: tuple[str, ...],
 ) -> Attended:
     """Hands the arrays over; `mask` and `bias` begin at `first_key`, the queries at `first_row` of the call."""
     rows, dtype = query.shape[:3], wide(query.dtype)
-    spans = labels(call.segments) if "segment" in statistics else 0
+    segments = call.segments if "segment" in statistics else None
+    spans = 0 if segments is None else labels(segments)
     shapes = {"segment": (*rows, spans), "received": (*query.shape[:2], key.shape[2])}
     found = {name: torch.empty(shapes.get(name, rows), dtype=torch.int64 if name == "peak" else dtype) for name in statistics}
     output, lse = torch.empty((*rows, value.shape[3]), dtype=query.dtype), torch.empty(rows, dtype=dtype)
@@ -127,7 +128,7 @@ def _run(
         scale=call.scale,
         softcap=call.softcap or 0.0,
         sink=None if call.sink is None else call.sink.detach().double(),
-        segments=call.segments.contiguous() if "segment" in statistics else None,
+        segments=None if segments is None else segments.contiguous(),
         labels=spans,
         output=output,
         lse=lse,
@@ -136,6 +137,6 @@ def _run(
         spans=found.get("segment"),
         received=found.get("received"),
         threads=torch.get_num_threads(),
-        isa="",
+        isa=instruction_set(),
     )
     return Attended(output, lse, MappingProxyType(found))

@@ -102,7 +102,7 @@ void meet(const Problem& p, Forward<Real>& f, int64_t group, int count, int64_t 
     Real top = cut || p.softcap > 0 ? masked(p, rows[r], block, from, until, scores, f.numbers, f.bytes) : highest<Real>(tops[r]);
     if (careful)
       for (int64_t j = from; j < until; j++) f.seen[r * step + j] = scores[j] != Real(-__builtin_inf());
-    factor[r] = take(rows[r], scores, block, from, until, top, cut, measured, p, f.runs, runs);
+    factor[r] = take(rows[r], scores, block, from, until, top, measured, p, f.runs, runs);
   }
   if (!careful) return with_rows(count, MixRows<Real>{f.scores, f.values, p.E, from, until, factor, out, f.out_step});
   for (int r = 0; r < count; r++)

@@ -118,8 +118,12 @@ template <class Real> HEADWISE_INLINE Vector<Real> two_to(Vector<Real> x) {
   return two_to_fraction(fraction) * (Vector<Real>)power;
 }
 
-// x held at the lowest power that 2^x can be computed for; NaN stays.
-template <class Real> HEADWISE_INLINE Vector<Real> held(Vector<Real> x) { return larger(all<Real>(Word<Real>::lowest), x); }
+// 2^x for x <= 0 and what rounding leaves above it; 0 where x is so low, or -inf, that 2^x is no normal number. NaN stays.
+template <class Real> HEADWISE_INLINE Vector<Real> share(Vector<Real> x) {
+  Ints<Real> gone = x < Word<Real>::lowest;
+  Vector<Real> y = two_to<Real>(gone ? all<Real>(Word<Real>::lowest) : x);
+  return (Vector<Real>)((Ints<Real>)y & ~gone);
+}
 
 // tanh: a rational or polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel (Moshier, Cephes, tanhf.c and tanh.c).
 HEADWISE_INLINE Vector<float> tanh_near(Vector<float> x) {

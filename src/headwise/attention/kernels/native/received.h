@@ -34,9 +34,7 @@ template <class Real> struct Received {
 template <class Real> void weights_of(Real* scores, int64_t from, int64_t until, Real lse) {
   constexpr int lanes = Lanes<Real>::count;
   for (int64_t j = from; j < until; j += lanes) {
-    Vector<Real> s = load(scores + j);
-    Vector<Real> w = two_to<Real>(held<Real>(s - lse));
-    store(scores + j, s == Real(-__builtin_inff()) ? Vector<Real>{} : w);
+    store(scores + j, share<Real>(load(scores + j) - lse));
   }
 }
 

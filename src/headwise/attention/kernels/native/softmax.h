@@ -10,19 +10,19 @@ template <class Real> struct Gathered {
   double mass, logs, squares, away;
 };
 
-// mass = 2^(score - highest) in place. `some_hidden`: a score of -inf is a hidden key, worth exactly 0.
+// mass = 2^(score - highest) in place; a score of -inf, a hidden key, is worth exactly 0.
 // `near`: the row's own position may lie among the keys, so that |p - j| is taken key by key; elsewhere Σ mass·j is enough, and
 // the running sum of the running sum gives it without a multiplication.
-template <class Real, bool some_hidden, bool near, bool measured>
+template <class Real, bool near, bool measured>
 Gathered<Real> weigh(Real* scores, int64_t from, int64_t until, Real highest, int64_t behind) {
   constexpr int lanes = Lanes<Real>::count;
   Vector<Real> mass = {}, logs = {}, squares = {}, away = {};
   Vector<Real> place = __builtin_convertvector(ramp<Real>(), Vector<Real>) + Real(near ? from - behind : 0);
   for (int64_t j = from; j < until; j += lanes) {
     Vector<Real> s = load(scores + j);
-    Vector<Real> x = held<Real>(s - highest);
-    Vector<Real> m = two_to<Real>(x);
-    if (some_hidden) m = s == Real(-__builtin_inff()) ? Vector<Real>{} : m;
+    Ints<Real> gone = s - highest < Word<Real>::lowest;  // hidden, or too far down to be a normal number
+    Vector<Real> x = gone ? all<Real>(Word<Real>::lowest) : s - highest;
+    Vector<Real> m = (Vector<Real>)((Ints<Real>)two_to<Real>(x) & ~gone);
     store(scores + j, m);
     mass += m;
     if (measured) {
@@ -69,7 +69,7 @@ template <class Real> double sum_between(const Real* mass, int64_t from, int64_t
 // Takes one row through keys block + [from, until), whose highest score is `top`. Gives back the factor that what was gathered
 // before is worth now.
 template <class Real>
-Real take(Row<Real>& row, Real* scores, int64_t block, int64_t from, int64_t until, Real top, bool some_hidden, bool measured, const Problem& p,
+Real take(Row<Real>& row, Real* scores, int64_t block, int64_t from, int64_t until, Real top, bool measured, const Problem& p,
           const Run* runs, int64_t run_count) {
   constexpr Real none = -__builtin_inf();
   int64_t own = row.position - block;
@@ -85,12 +85,8 @@ Real take(Row<Real>& row, Real* scores, int64_t block, int64_t from, int64_t unt
   bool near = own > from - keys_in_block<Real> && own < until + keys_in_block<Real>;
 
   Gathered<Real> found;
-  if (measured) {
-    if (some_hidden) found = near ? weigh<Real, true, true, true>(scores, from, until, origin, own) : weigh<Real, true, false, true>(scores, from, until, origin, own);
-    else found = near ? weigh<Real, false, true, true>(scores, from, until, origin, own) : weigh<Real, false, false, true>(scores, from, until, origin, own);
-  } else {
-    found = some_hidden ? weigh<Real, true, true, false>(scores, from, until, origin, own) : weigh<Real, false, true, false>(scores, from, until, origin, own);
-  }
+  if (measured) found = near ? weigh<Real, true, true>(scores, from, until, origin, own) : weigh<Real, false, true>(scores, from, until, origin, own);
+  else found = weigh<Real, true, false>(scores, from, until, origin, own);
 
   Real factor = before == now ? Real(1) : Real(sizeof(Real) == 4 ? __builtin_exp2f(before - now) : __builtin_exp2(before - now));
   if (factor != Real(1)) {
