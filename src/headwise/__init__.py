@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from headwise.attention.spec import Attended as Attended
     from headwise.attention.statistics import statistics as statistics
     from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.models.open import open_model as open_model
+    from headwise.models.saving import load_run as load_run
 
 __version__ = "0.1.0"
 
@@ -16,10 +18,12 @@ _HOMES = {
     "Attended": "headwise.attention.spec",
     "HeadwiseError": "headwise.errors",
     "attend": "headwise.attention.attend",
+    "load_run": "headwise.models.saving",
+    "open_model": "headwise.models.open",
     "statistics": "headwise.attention.statistics",
 }
 
-__all__ = ["Attended", "HeadwiseError", "attend", "statistics"]
+__all__ = ["Attended", "HeadwiseError", "attend", "load_run", "open_model", "statistics"]
 
 
 def __getattr__(name: str) -> object:

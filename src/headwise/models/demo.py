@@ -1,6 +1,5 @@
 """Trained models that come as Python packages: found without importing them, converted once where they must be."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,8 +34,6 @@ def _package(name: str, requirement: str) -> Path:
 
 
 def _convert(source: Path, folder: Path) -> None:
-    from headwise.models.gguf import config_of, tokenizer_of, write_weights
+    from headwise.models.gguf import convert
 
-    write_weights(source, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config_of(source), indent=2), encoding="utf-8")
-    tokenizer_of(source).save_pretrained(folder)
+    convert(source, folder)
