@@ -17,12 +17,14 @@ class Answer:
         lse: [B, H, T], the sink included; None where the subject does not tell.
         gradients: of (output · upstream) summed, by the name of the tensor: query, key, value, bias, sink; of a layer x,
             context, w_q, w_k, w_v, w_o and its biases.
+        writes: what each head of a layer adds to the output, [B, H, T, M]; None where it does not tell.
     """
 
     output: Float[Tensor, "..."]
     weights: Float[Tensor, "..."] | None = None
     lse: Float[Tensor, "B H T"] | None = None
     gradients: Mapping[str, Tensor] = field(default_factory=lambda: MappingProxyType({}))
+    writes: Float[Tensor, "B H T M"] | None = None
 
 
 @dataclass(frozen=True, eq=False)

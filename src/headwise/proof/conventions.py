@@ -11,7 +11,7 @@ DeadRow = Literal["zero", "nan", "mean"]
 class Conventions:
     """How one attention reads what it is told, and what it gives back.
 
-    `corner`, `dead_row` and `hidden_nonfinite` change what is right. The others say how to call the subject, and its adapter
+    `corner`, `dead_row`, `hidden_nonfinite` and `key_heads` change what is right. The others say how to call the subject, and its adapter
     does so: a `Problem` is always stated in the words of `hw.attend`, where True in a mask means "may be seen" and a window
     of w has w keys, the query's own among them.
 
@@ -19,6 +19,8 @@ class Conventions:
         corner: with no `query_offset` and T ≠ S, whether the last query stands at the last key, or the first at the first.
         dead_row: what a row gives that sees no key: exactly 0, NaN, or the mean of all values.
         hidden_nonfinite: whether NaN or inf in a hidden key or value stays out ("absent") or reaches the output ("leaks").
+        key_heads: whether neighbouring query heads share a key head (0 0 1 1, grouped attention), or take turns (0 1 0 1), as some
+            families of linear attention have it.
         mask_polarity: what True means in the subject's own mask.
         weights: how returned weights are given, if at all.
         weights_after_dropout: returned weights are those that dropout left.
@@ -30,6 +32,7 @@ class Conventions:
     corner: Corner = "bottom-right"
     dead_row: DeadRow = "zero"
     hidden_nonfinite: Literal["absent", "leaks"] = "absent"
+    key_heads: Literal["neighbours share", "in turn"] = "neighbours share"
     mask_polarity: Literal["keep", "hide"] = "keep"
     weights: Literal["per head", "averaged", "never"] = "per head"
     weights_after_dropout: bool = False

@@ -18,17 +18,16 @@ class Finding:
     Attributes:
         severity: "wrong" under every convention; "fragile" at extreme values or in low precision only; "convention": a choice
             of words that differs from what was declared.
-        invariant: file name of the invariant.
         problem: the input. Its repr is Python that makes it again.
         how: how the subject was called.
         got, right: the two sides that should agree, as far as there are two; the whole tensors.
         where: index of the worst number.
         excess: how many times the allowed error it is off; inf for what is no matter of rounding.
         why: what was seen, in one sentence.
+        invariant: file name of the invariant; whoever runs it puts it there.
     """
 
     severity: Severity
-    invariant: str
     problem: Problem | LayerProblem
     why: str
     got: Tensor | None = None
@@ -36,3 +35,4 @@ class Finding:
     where: tuple[int, ...] = ()
     excess: float = float("inf")
     how: How = PLAINLY
+    invariant: str = ""

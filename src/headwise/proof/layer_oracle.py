@@ -1,5 +1,6 @@
 """The judge of a layer: projections, positions and the sum over heads in numpy, around the oracle of attention."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headwise.proof.layer_problem import LayerProblem
 
 
+@lru_cache(maxsize=4096)
 def layer(problem: "LayerProblem", conventions: "Conventions") -> Answer:
     """Output [B, T, M] = Σ over heads of z · w_o[head] + b_o; weights and lse of the attention inside."""
     found = attention(inner(problem), conventions)
@@ -25,6 +27,7 @@ def layer(problem: "LayerProblem", conventions: "Conventions") -> Answer:
     return Answer(torch.from_numpy(out), found.weights, found.lse)
 
 
+@lru_cache(maxsize=4096)
 def inner(problem: "LayerProblem") -> Problem:
     """q, k and v of every head, positions taken in, and the call that follows."""
     learned, x = problem.learned, numbers(problem.x)

@@ -2,8 +2,11 @@
 
 Gradients are the textbook's, by hand: with P the weights, dP = dO·Vᵀ, dS = P ∘ (dP - Σ P ∘ dP), then back through cap,
 scale and product. Tests compare them with a step into the imaginary direction.
+
+Answers are kept by problem, which is compared by identity: a hundred subjects are judged on the same few problems.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,10 +20,10 @@ if TYPE_CHECKING:
     from headwise.proof.problem import Problem
 
 
+@lru_cache(maxsize=4096)
 def attention(problem: "Problem", conventions: "Conventions", upstream: Tensor | None = None) -> Answer:
     """Output, weights, lse, and gradients where there is an upstream gradient."""
-    heads, groups = problem.query.shape[1], problem.key.shape[1]
-    reads = np.arange(heads) // max(heads // max(groups, 1), 1)
+    reads = key_heads(problem.query.shape[1], problem.key.shape[1], conventions)
     q, k, v = numbers(problem.query), numbers(problem.key)[:, reads], numbers(problem.value)[:, reads]
     sees = seen(problem, conventions)
     k, v, strange = _present(k, v, sees)
@@ -36,6 +39,14 @@ def attention(problem: "Problem", conventions: "Conventions", upstream: Tensor |
     return Answer(torch.from_numpy(output), torch.from_numpy(weights), torch.from_numpy(lse), {name: torch.from_numpy(x) for name, x in gradients.items()})
 
 
+def key_heads(heads: int, groups: int, conventions: "Conventions") -> np.ndarray:
+    """The key head that each query head reads."""
+    if conventions.key_heads == "in turn":
+        return np.arange(heads) % max(groups, 1)
+    return np.arange(heads) // max(heads // max(groups, 1), 1)
+
+
+@lru_cache(maxsize=4096)
 def seen(problem: "Problem", conventions: "Conventions") -> np.ndarray:
     """True where a query sees a key, each rule as its words say."""
     batch, heads, queries, keys = problem.shape

@@ -1,0 +1,79 @@
+"""What judges share: asking a subject, and finding the worst of two sides that should agree."""
+
+from typing import Any
+
+import torch
+
+from headwise.axes import Bool, Tensor
+from headwise.proof.answer import PLAINLY, Answer, How
+from headwise.proof.finding import Finding, Severity
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+from headwise.proof.rounding import Allowed, allowed
+
+WEIGHTS = How(weights=True)
+
+
+def ask(subject: Any, problem: Problem | LayerProblem, how: How = PLAINLY) -> Answer:
+    """The subject's answer, its tensors detached and in float64 but for what its dtype says."""
+    return subject.attend(problem, how)
+
+
+def room(subject: Any, problem: Problem | LayerProblem) -> Allowed:
+    """By how much the subject's answers may be off."""
+    return allowed(problem, subject.conventions)
+
+
+def differ(
+    problem: Problem | LayerProblem,
+    got: Tensor,
+    right: Tensor,
+    allow: Tensor | float,
+    why: str,
+    how: How = PLAINLY,
+    where: Bool[Tensor, "..."] | None = None,
+    severity: Severity = "wrong",
+) -> Finding | None:
+    """A finding where `got` is not `right` within what is allowed: another shape, NaN on one side, or too far away.
+
+    Args:
+        where: numbers that count; all when absent. Broadcast to the shape of `right`.
+    """
+    if got.shape != right.shape:
+        return Finding(severity, problem, f"{why} Its shape is {list(got.shape)} and should be {list(right.shape)}.", got, right, how=how)
+    got, right = got.detach().double().cpu(), right.detach().double().cpu()
+    gap = (got - right).abs()
+    same = (got == right) | (got.isnan() & right.isnan())
+    off = torch.where(same, 0.0, gap / torch.as_tensor(allow, dtype=torch.float64).clamp(min=1e-300)).nan_to_num(nan=torch.inf)
+    if where is not None:
+        off = torch.where(where.broadcast_to(off.shape), off, 0.0)
+    if not off.numel() or float(off.max()) <= 1:
+        return None
+    worst = int(off.argmax())
+    place = tuple(int(n) for n in torch.unravel_index(torch.tensor(worst), off.shape))
+    return Finding(severity, problem, why, got, right, place, float(off.flatten()[worst]), how)
+
+
+def wrong(problem: Problem | LayerProblem, why: str, how: How = PLAINLY, severity: Severity = "wrong") -> Finding:
+    """A finding without two sides."""
+    return Finding(severity, problem, why, how=how)
+
+
+def rows(of_heads: Bool[Tensor, "B H T"], problem: Problem | LayerProblem) -> Bool[Tensor, "..."]:
+    """Which numbers of the output these rows are: [B, H, T, 1] of a call; [B, T, 1] of a layer, where all heads must agree."""
+    return of_heads.all(1)[..., None] if isinstance(problem, LayerProblem) else of_heads[..., None]
+
+
+def alive(subject: Any, problem: Problem | LayerProblem) -> Bool[Tensor, "B H T"]:
+    """Rows that see a key."""
+    return problem.seen(subject.conventions).any(-1)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Numbers from a normal distribution, the same at every call."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def noise_like(x: Tensor, seed: int = 0) -> Tensor:
+    """Fresh numbers of the shape, dtype and device of `x`."""
+    return normal(*x.shape, seed=seed).to(x)

@@ -1,0 +1,110 @@
+"""How far a right attention may be off: first-order rounding analysis of one problem, from its own float64 numbers.
+
+Taken to the letter for an attention that rounds to the dtype of its input after every step; one that works in a wider
+dtype has room to spare. Sums of n terms lose 4·√n·u (Higham and Mary 2019), never more than n·u. With A = |scale| Σ|q||k|
+a score is off by e, a weight by the relative error r:
+
+    e = u·(width·A + 8·|s|)    r = e + its mean over the row + u·(4·|s - max| + 8 + √keys)
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from headwise.axes import Float, Tensor
+from headwise.proof.conventions import Conventions
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.oracle import key_heads, numbers
+from headwise.proof.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """By how much each number may be off."""
+
+    output: Float[Tensor, "..."]
+    weights: Float[Tensor, "B H T S"]
+    lse: Float[Tensor, "B H T"]
+
+
+@dataclass(frozen=True, eq=False)
+class Off:
+    """By how much q, k and v themselves are off, where a layer made them."""
+
+    query: np.ndarray | float = 0.0
+    key: np.ndarray | float = 0.0
+    value: np.ndarray | float = 0.0
+
+
+EXACT = Off()
+
+
+@lru_cache(maxsize=4096)
+def allowed(problem: Problem | LayerProblem, conventions: Conventions) -> Allowed:
+    """The bounds of a problem, by its dtype."""
+    with np.errstate(all="ignore"):
+        if isinstance(problem, LayerProblem):
+            return _layer(problem, conventions)
+        output, weights, lse = _call(problem, conventions, roundoff(problem.query.dtype))
+    return Allowed(*(torch.from_numpy(np.nan_to_num(2 * x, nan=0.0, posinf=0.0) + dust(problem.query.dtype)) for x in (output, weights, lse)))
+
+
+def _call(problem: Problem, conventions: Conventions, u: float, off: Off = EXACT) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    reads = key_heads(problem.query.shape[1], problem.key.shape[1], conventions)
+    q, k, v = (np.abs(np.nan_to_num(numbers(x))) for x in (problem.query, problem.key, problem.value))
+    k, v = k[:, reads], v[:, reads]
+    d_k, d_v = (x[:, reads] if isinstance(x, np.ndarray) else np.zeros_like(y) for x, y in ((off.key, k), (off.value, v)))
+    right, sees = problem.right(conventions), problem.seen(conventions).numpy()
+    weights, lse = np.nan_to_num(numbers(right.weights)), numbers(right.lse)
+    keys, width = k.shape[2], q.shape[3]
+    scale = abs(width**-0.5 if problem.scale is None else problem.scale)
+
+    size = scale * np.einsum("bhtd,bhsd->bhts", q, k)
+    e = u * (lose(width) + 8) * size + scale * (np.einsum("bhtd,bhsd->bhts", np.broadcast_to(off.query, q.shape), k) + np.einsum("bhtd,bhsd->bhts", q, d_k))
+    if problem.bias is not None:
+        bias = np.abs(np.where(sees, np.broadcast_to(numbers(problem.bias), sees.shape), 0.0))
+        size, e = size + bias, e + 4 * u * bias
+    away = np.where(weights > 0, -np.log(np.maximum(weights, 1e-300)), 0.0)
+    sink = 0.0 if problem.sink is None else 2 * u * np.abs(numbers(problem.sink))[:, None, None]
+    r = np.where(sees, e + u * (4 * away + 8), 0.0)
+    mean = (weights * r).sum(-1, keepdims=True) + sink + u * (lose(keys + 1) + 4)
+    r = r + mean
+
+    slip = weights * r + u * weights
+    output = np.einsum("bhts,bhse->bhte", slip + u * (lose(keys) + 4) * weights, v) + np.einsum("bhts,bhse->bhte", weights, d_v)
+    return output + u * np.abs(np.nan_to_num(numbers(right.output))), slip, mean[..., 0] + 4 * u * np.abs(np.nan_to_num(lse, neginf=0.0))
+
+
+def _layer(problem: LayerProblem, conventions: Conventions) -> Allowed:
+    u, learned, inner = roundoff(problem.x.dtype), problem.learned, problem.inner()
+    x = np.abs(numbers(problem.x))
+    answers = x if problem.context is None else np.abs(numbers(problem.context))
+    maps = {"query": (x, learned.w_q), "key": (answers, learned.w_k), "value": (answers, learned.w_v)}
+    read = {name: np.einsum("btm,mhd->bhtd", y, np.abs(numbers(w))) for name, (y, w) in maps.items()}
+    loss = {name: u * (lose(answers.shape[-1]) + 8) * y for name, y in read.items()}
+    # A turn mixes the errors of a pair of features.
+    pairs = {name: y + y.max(-1, keepdims=True, initial=0.0) for name, y in loss.items()}
+    z, weights, lse = _call(inner, conventions, u, Off(pairs["query"], pairs["key"], loss["value"]))
+    w_o, said = np.abs(numbers(learned.w_o)), np.abs(np.nan_to_num(numbers(inner.right(conventions).output)))
+    width = w_o.shape[0] * w_o.shape[1]
+    out = np.einsum("bhte,hem->btm", z + u * (lose(width) + 8) * said, w_o)
+    if learned.b_o is not None:
+        out = out + 2 * u * np.abs(numbers(learned.b_o))
+    return Allowed(*(torch.from_numpy(np.nan_to_num(2 * y, nan=0.0, posinf=0.0) + dust(problem.x.dtype)) for y in (out, weights, lse)))
+
+
+def roundoff(dtype: torch.dtype) -> float:
+    """Half the spacing of the numbers at 1."""
+    return torch.finfo(dtype).eps / 2
+
+
+def lose(n: int) -> float:
+    """How many u a sum of n terms loses, relative to the sum of their sizes."""
+    return min(float(n), 4 * n**0.5)
+
+
+def dust(dtype: torch.dtype) -> float:
+    """What vanishes next to 0: a few of the smallest numbers of a dtype."""
+    return 4 * torch.finfo(dtype).tiny
