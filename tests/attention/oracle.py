@@ -27,9 +27,11 @@ class Answer:
     position: np.ndarray
 
 
-def attention(q, k, v, *, causal=False, query_offset=None, window=None, mask=None, bias=None, scale=None, softcap=None, sink=None, segments=None) -> Answer:
+def attention(
+    query, key, value, *, causal=False, query_offset=None, window=None, mask=None, bias=None, scale=None, softcap=None, sink=None, segments=None
+) -> Answer:
     """softmax([softcap(scale · q·k) + bias, sink]) · v, over the keys that are seen. `segments` say nothing about it."""
-    (batch, heads, queries, width), (_, groups, keys, _), wide = q.shape, k.shape, v.shape[-1]
+    (batch, heads, queries, width), (_, groups, keys, _), wide = query.shape, key.shape, value.shape[-1]
     scale = width**-0.5 if scale is None else scale
     seen = visible((batch, heads, queries, keys), causal, query_offset, window, mask, bias)
     output = np.zeros((batch, heads, queries, wide), complex)
@@ -41,7 +43,7 @@ def attention(q, k, v, *, causal=False, query_offset=None, window=None, mask=Non
         scores = {}
         for j in range(keys):
             if seen[b, h, i, j]:
-                s = scale * dot(q[b, h, i], k[b, g, j])
+                s = scale * dot(query[b, h, i], key[b, g, j])
                 s = s if softcap is None else softcap * cmath.tanh(s / softcap)
                 scores[j] = s if bias is None else s + complex(np.broadcast_to(bias, seen.shape)[b, h, i, j])
         if sink is not None:
@@ -55,7 +57,7 @@ def attention(q, k, v, *, causal=False, query_offset=None, window=None, mask=Non
             else:
                 weights[b, h, i, j] = share
                 for e in range(wide):
-                    output[b, h, i, e] += share * v[b, g, j, e]
+                    output[b, h, i, e] += share * value[b, g, j, e]
     return Answer(output, lse, weights, seen, to_sink, positions(batch, queries, keys, query_offset))
 
 

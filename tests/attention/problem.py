@@ -27,6 +27,10 @@ class Problem:
         tensors = {"query": self.query, "key": self.key, "value": self.value, **self.options}
         return "Problem(" + ", ".join(f"{name}={_brief(value)}" for name, value in tensors.items()) + ")"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What Hypothesis prints."""
+        printer.text(repr(self))
+
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """[B, H, T, S], the shape of the weights."""

@@ -24,11 +24,11 @@ small = problems(dtypes=(torch.float32, torch.float64), lengths=(5, 7, 3, 11, 2,
 
 @contextmanager
 def cut(tile, problem):
-    """Smaller tiles than a computer would want, so that small problems have many; no more than about a hundred."""
+    """Smaller tiles than a computer would want, so that small problems have many; no more than a few dozen."""
     if tile is None:
         yield
         return
-    size = max(tile[0], prod(problem.shape) // 100)
+    size = max(tile[0], prod(problem.shape) // 30)
     with patch.object(blocks, "tile_size", lambda device: size), patch.object(blocks, "ROWS", tile[1]):
         yield
 
