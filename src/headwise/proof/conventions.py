@@ -21,6 +21,7 @@ class Conventions:
         hidden_nonfinite: whether NaN or inf in a hidden key or value stays out ("absent") or reaches the output ("leaks").
         key_heads: whether neighbouring query heads share a key head (0 0 1 1, grouped attention), or take turns (0 1 0 1), as some
             families of linear attention have it.
+        layout: the order of the axes of query, key and value; "packed": [tokens of all texts, H, D] and where each text begins.
         mask_polarity: what True means in the subject's own mask.
         weights: how returned weights are given, if at all.
         weights_after_dropout: returned weights are those that dropout left.
@@ -33,6 +34,7 @@ class Conventions:
     dead_row: DeadRow = "zero"
     hidden_nonfinite: Literal["absent", "leaks"] = "absent"
     key_heads: Literal["neighbours share", "in turn"] = "neighbours share"
+    layout: Literal["B H T D", "B T H D", "packed"] = "B H T D"
     mask_polarity: Literal["keep", "hide"] = "keep"
     weights: Literal["per head", "averaged", "never"] = "per head"
     weights_after_dropout: bool = False
