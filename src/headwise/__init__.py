@@ -5,25 +5,47 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwise.attention.attend import attend as attend
+    from headwise.attention.module import MultiHeadAttention as MultiHeadAttention
+    from headwise.attention.position import Alibi as Alibi
+    from headwise.attention.position import RelativeBuckets as RelativeBuckets
+    from headwise.attention.position import Rotary as Rotary
     from headwise.attention.spec import Attended as Attended
     from headwise.attention.statistics import statistics as statistics
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.models.open import open_model as open_model
     from headwise.models.saving import load_run as load_run
+    from headwise.proof.five_moves import five_moves as five_moves
 
 __version__ = "0.1.0"
 
 # Each name is imported when it is first asked for: `import headwise` costs nothing, and transformers and xarray wait until a model is opened.
 _HOMES = {
+    "Alibi": "headwise.attention.position",
     "Attended": "headwise.attention.spec",
     "HeadwiseError": "headwise.errors",
+    "MultiHeadAttention": "headwise.attention.module",
+    "RelativeBuckets": "headwise.attention.position",
+    "Rotary": "headwise.attention.position",
     "attend": "headwise.attention.attend",
+    "five_moves": "headwise.proof.five_moves",
     "load_run": "headwise.models.saving",
     "open_model": "headwise.models.open",
     "statistics": "headwise.attention.statistics",
 }
 
-__all__ = ["Attended", "HeadwiseError", "attend", "load_run", "open_model", "statistics"]
+__all__ = [
+    "Alibi",
+    "Attended",
+    "HeadwiseError",
+    "MultiHeadAttention",
+    "RelativeBuckets",
+    "Rotary",
+    "attend",
+    "five_moves",
+    "load_run",
+    "open_model",
+    "statistics",
+]
 
 
 def __getattr__(name: str) -> object:

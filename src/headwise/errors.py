@@ -24,6 +24,10 @@ class BackendError(HeadwiseError, RuntimeError):
     """The backend asked for cannot honour this call on this machine."""
 
 
+class Undecided(HeadwiseError, ArithmeticError):
+    """The numbers are not known well enough to prove anything either way."""
+
+
 class ModelError(HeadwiseError, RuntimeError):
     """A model cannot be opened or run as asked."""
 

@@ -305,7 +305,7 @@ def test_it_learns_to_copy_the_token_before():
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     x, token = batch()
     module.eval()
     right = (module(x)[:, 1:, :tokens].argmax(-1) == token[:, :-1]).float().mean()
