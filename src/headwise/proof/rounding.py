@@ -47,25 +47,73 @@ def allowed(problem: Problem | LayerProblem, conventions: Conventions) -> Allowe
     with np.errstate(all="ignore"):
         if isinstance(problem, LayerProblem):
             return _layer(problem, conventions)
-        output, weights, lse = _call(problem, conventions, roundoff(problem.query.dtype))
-    return Allowed(*(torch.from_numpy(np.nan_to_num(2 * x, nan=0.0, posinf=0.0) + dust(problem.query.dtype)) for x in (output, weights, lse)))
+        off = _call(problem, conventions, roundoff(problem.query.dtype))
+    return Allowed(*_bounds(problem.query.dtype, off.output, off.weights, off.lse))
 
 
-def _call(problem: Problem, conventions: Conventions, u: float, off: Off = EXACT) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+@lru_cache(maxsize=1024)
+def allowed_gradients(problem: Problem, upstream: Tensor, conventions: Conventions) -> dict[str, Tensor]:
+    """The bounds of the gradients of a call: the textbook's products, with errors in place of numbers."""
+    with np.errstate(all="ignore"):
+        u, reads = roundoff(problem.query.dtype), key_heads(problem.query.shape[1], problem.key.shape[1], conventions)
+        slips, d_out = _call(problem, conventions, u), np.abs(numbers(upstream))
+        q, k, v = (np.abs(numbers(x)) for x in (problem.query, problem.key, problem.value))
+        k, v, w = k[:, reads], v[:, reads], np.nan_to_num(numbers(problem.right(conventions).weights))
+        scale = abs(q.shape[3] ** -0.5 if problem.scale is None else problem.scale)
+        pull = np.einsum("bhte,bhse->bhts", d_out, v)
+        mean = (w * pull).sum(-1, keepdims=True)
+        steep = w * (pull + mean)
+        relative = (
+            slips.relative + (w * slips.relative).sum(-1, keepdims=True) + u * (lose(v.shape[3]) + lose(k.shape[2]) + lose(q.shape[2]) + lose(q.shape[3]) + 16)
+        )
+        off = steep * (relative + (0 if problem.softcap is None else 2 * slips.score / problem.softcap + 8 * u))
+        found = {
+            "query": scale * np.einsum("bhts,bhsd->bhtd", off, k),
+            "key": scale * _gather(np.einsum("bhts,bhtd->bhsd", off, q), reads, problem.key.shape[1]),
+            "value": _gather(np.einsum("bhts,bhte->bhse", w * relative, d_out), reads, problem.key.shape[1]),
+        }
+        if problem.bias is not None:
+            axes = tuple(n for n, have in enumerate((1,) * (4 - problem.bias.dim()) + tuple(problem.bias.shape)) if have == 1)
+            found["bias"] = off.sum(axes, keepdims=True).reshape(tuple(problem.bias.shape))
+        if problem.sink is not None:
+            found["sink"] = ((mean * (slips.mean + relative.max(-1, keepdims=True, initial=0.0)))[..., 0]).sum((0, 2))
+        return dict(zip(found, _bounds(problem.query.dtype, *found.values()), strict=True))
+
+
+def _gather(each: np.ndarray, reads: np.ndarray, groups: int) -> np.ndarray:
+    return np.stack([each[:, reads == group].sum(1) for group in range(groups)], 1) if groups else each
+
+
+def _bounds(dtype: torch.dtype, *found: np.ndarray) -> list[Tensor]:
+    return [torch.from_numpy(np.nan_to_num(2 * x, nan=0.0, posinf=0.0) + dust(dtype)) for x in found]
+
+
+@dataclass(frozen=True, eq=False)
+class _Slips:
+    """By how much scores and weights of each pair are off, and what follows."""
+
+    score: np.ndarray
+    relative: np.ndarray  # of a weight
+    mean: np.ndarray  # of a row
+    weights: np.ndarray
+    output: np.ndarray
+    lse: np.ndarray
+
+
+def _call(problem: Problem, conventions: Conventions, u: float, off: Off = EXACT) -> _Slips:
     reads = key_heads(problem.query.shape[1], problem.key.shape[1], conventions)
     q, k, v = (np.abs(np.nan_to_num(numbers(x))) for x in (problem.query, problem.key, problem.value))
     k, v = k[:, reads], v[:, reads]
     d_k, d_v = (x[:, reads] if isinstance(x, np.ndarray) else np.zeros_like(y) for x, y in ((off.key, k), (off.value, v)))
     right, sees = problem.right(conventions), problem.seen(conventions).numpy()
-    weights, lse = np.nan_to_num(numbers(right.weights)), numbers(right.lse)
+    weights, lse = np.nan_to_num(numbers(right.weights)), np.abs(np.nan_to_num(numbers(right.lse), neginf=0.0))
     keys, width = k.shape[2], q.shape[3]
     scale = abs(width**-0.5 if problem.scale is None else problem.scale)
 
-    size = scale * np.einsum("bhtd,bhsd->bhts", q, k)
-    e = u * (lose(width) + 8) * size + scale * (np.einsum("bhtd,bhsd->bhts", np.broadcast_to(off.query, q.shape), k) + np.einsum("bhtd,bhsd->bhts", q, d_k))
+    e = u * (lose(width) + 8) * scale * np.einsum("bhtd,bhsd->bhts", q, k)
+    e = e + scale * (np.einsum("bhtd,bhsd->bhts", np.broadcast_to(off.query, q.shape), k) + np.einsum("bhtd,bhsd->bhts", q, d_k))
     if problem.bias is not None:
-        bias = np.abs(np.where(sees, np.broadcast_to(numbers(problem.bias), sees.shape), 0.0))
-        size, e = size + bias, e + 4 * u * bias
+        e = e + 4 * u * np.abs(np.where(sees, np.broadcast_to(numbers(problem.bias), sees.shape), 0.0))
     away = np.where(weights > 0, -np.log(np.maximum(weights, 1e-300)), 0.0)
     sink = 0.0 if problem.sink is None else 2 * u * np.abs(numbers(problem.sink))[:, None, None]
     r = np.where(sees, e + u * (4 * away + 8), 0.0)
@@ -74,7 +122,8 @@ def _call(problem: Problem, conventions: Conventions, u: float, off: Off = EXACT
 
     slip = weights * r + u * weights
     output = np.einsum("bhts,bhse->bhte", slip + u * (lose(keys) + 4) * weights, v) + np.einsum("bhts,bhse->bhte", weights, d_v)
-    return output + u * np.abs(np.nan_to_num(numbers(right.output))), slip, mean[..., 0] + 4 * u * np.abs(np.nan_to_num(lse, neginf=0.0))
+    output = output + u * np.abs(np.nan_to_num(numbers(right.output)))
+    return _Slips(e, r, mean, slip, output, mean[..., 0] + 4 * u * lse)
 
 
 def _layer(problem: LayerProblem, conventions: Conventions) -> Allowed:
@@ -86,13 +135,13 @@ def _layer(problem: LayerProblem, conventions: Conventions) -> Allowed:
     loss = {name: u * (lose(answers.shape[-1]) + 8) * y for name, y in read.items()}
     # A turn mixes the errors of a pair of features.
     pairs = {name: y + y.max(-1, keepdims=True, initial=0.0) for name, y in loss.items()}
-    z, weights, lse = _call(inner, conventions, u, Off(pairs["query"], pairs["key"], loss["value"]))
+    slips = _call(inner, conventions, u, Off(pairs["query"], pairs["key"], loss["value"]))
     w_o, said = np.abs(numbers(learned.w_o)), np.abs(np.nan_to_num(numbers(inner.right(conventions).output)))
     width = w_o.shape[0] * w_o.shape[1]
-    out = np.einsum("bhte,hem->btm", z + u * (lose(width) + 8) * said, w_o)
+    out = np.einsum("bhte,hem->btm", slips.output + u * (lose(width) + 8) * said, w_o)
     if learned.b_o is not None:
         out = out + 2 * u * np.abs(numbers(learned.b_o))
-    return Allowed(*(torch.from_numpy(np.nan_to_num(2 * y, nan=0.0, posinf=0.0) + dust(problem.x.dtype)) for y in (out, weights, lse)))
+    return Allowed(*_bounds(problem.x.dtype, out, slips.weights, slips.lse))
 
 
 def roundoff(dtype: torch.dtype) -> float:
