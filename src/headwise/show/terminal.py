@@ -69,14 +69,24 @@ def row_table(rows: Iterable[HeadRow], width: int = 8) -> Table:
     return table
 
 
-def proof_lines(proof: "Proof") -> Iterator[Text]:
+def proof_table(proof: "Proof") -> Table:
     """What was verified, each residual beside what rounding allows."""
     held = sum(verdict.holds is True for verdict in proof.verdicts)
-    yield Text(f"proof: {held} of {len(proof.verdicts)} hold", style="bold green" if proof.passed else "bold red")
+    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
+    table.add_column(Text("proof", "bold"))
+    table.add_column(Text(f"{held} of {len(proof.verdicts)} hold", "bold green" if proof.passed else "bold red"))
+    table.add_column("off by", justify="right")
+    table.add_column("allowed", justify="right")
     for verdict in proof.verdicts:
-        sign, style = SIGNS[verdict.holds]
-        line = Text.assemble((f"  {sign} ", style), verdict.sentence)
-        yield line.append(f"  {verdict.residual:.1e} of {verdict.allowed:.1e} allowed", style="dim")
+        claim = Text(verdict.sentence)
+        if verdict.holds is False:
+            claim.append(f" ({verdict.place})", style="red")
+        table.add_row(Text(*SIGNS[verdict.holds]), claim, _residual(verdict.residual), _residual(verdict.allowed))
+    return table
+
+
+def _residual(number: float | None) -> str:
+    return "" if number is None else f"{number:.1e}" if number else "0"
 
 
 def bar(share: float, width: int) -> str:
