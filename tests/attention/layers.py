@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,13 +70,16 @@ class Layer:
 
     def allowed(self, name: str, path: Trace) -> Tensor:
         """32 times the most that a tensor moves when all numbers move by one unit in the last place, and 64 such units of its own size."""
-        moved = []
-        for seed in range(6):
-            signs = {key: normal(*tensor.shape, seed=100 * seed + n).sign() for n, (key, tensor) in enumerate(self.tensors().items())}
-            shaken = {key: tensor.detach() * (1 + signs[key] * 2**-52) for key, tensor in self.tensors().items()}
-            moved.append((getattr(self.having(shaken).trace(), name) - getattr(path, name)).detach().abs().nan_to_num(0, 0, 0))
-        size = getattr(path, name).detach().abs().nan_to_num(0, 0, 0)
-        return 32 * torch.stack(moved).amax(0).amax() + 64 * 2**-52 * size.amax()
+        moved = [(getattr(shaken, name) - getattr(path, name)).detach().abs().amax() for shaken in self._shaken]
+        return 32 * torch.stack(moved).amax() + 64 * 2**-52 * getattr(path, name).detach().abs().amax()
+
+    @cached_property
+    def _shaken(self) -> list[Trace]:
+        return [self._with_noise(seed).trace() for seed in range(4)]
+
+    def _with_noise(self, seed: int) -> "Layer":
+        signs = {name: normal(*tensor.shape, seed=100 * seed + n).sign() for n, (name, tensor) in enumerate(self.tensors().items())}
+        return self.having({name: tensor.detach() * (1 + signs[name] * 2**-52) for name, tensor in self.tensors().items()})
 
     def _table(self) -> Tensor | None:
         return None if self.position is None else self.position[1].get("table")

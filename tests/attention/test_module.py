@@ -146,6 +146,8 @@ def test_what_cannot_be_converted_is_refused(theirs, error, message, plain):
         ({"head_dim": 2.0}, ArgumentTypeError, r"head_dim must be a whole number, got 2\.0\. Pass an int\."),
         ({"d_model": True}, ArgumentTypeError, r"d_model must be a whole number, got True\. Pass an int\."),
         ({"bias": "q"}, ArgumentError, r"bias must be True, False or 'qkv', got 'q'\. 'qkv' leaves it out of the output\."),
+        ({"bias": 1}, ArgumentError, r"bias must be True, False or 'qkv', got 1\."),
+        ({"position": "rotary"}, ArgumentTypeError, r"position must be a Rotary, an Alibi or RelativeBuckets, got 'rotary'\. Make one: hw\.Rotary\(\)\."),
         ({"dropout": 1.5}, ArgumentError, r"dropout must lie between 0 and 1, got 1\.5\."),
         ({"softcap": -1.0}, ArgumentError, r"softcap must be positive, got -1\.0\. Leave it out for no cap\."),
         ({"scale": float("inf")}, ArgumentError, r"scale must be finite, got inf\. Pass a finite number\."),

@@ -32,7 +32,7 @@ from headwise.attention.position import NOWHERE, Position, with_lean
 from headwise.attention.project import project
 from headwise.attention.spec import Call, wide
 from headwise.axes import Bool, Float, Key, Output, Query, Rows, Sink, Tensor, Value, Weights
-from headwise.errors import ArgumentError
+from headwise.errors import ArgumentError, ArgumentTypeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,8 @@ class Rules:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.position, Position):
+            raise ArgumentTypeError(f"position must be a Rotary, an Alibi or RelativeBuckets, got {self.position!r}. Make one: hw.Rotary().")
         if not 0 <= self.dropout <= 1:
             raise ArgumentError(f"dropout must lie between 0 and 1, got {self.dropout}. It is the share of the weights that is dropped.")
 

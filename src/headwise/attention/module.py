@@ -98,28 +98,18 @@ class MultiHeadAttention(nn.Module):
         d = _width(m, h) if head_dim is None else _size("head_dim", head_dim)
         e = d if value_dim is None else _size("value_dim", value_dim)
         c = m if context_dim is None else _size("context_dim", context_dim)
-        if bias not in (True, False, "qkv"):
-            raise ArgumentError(f"bias must be True, False or 'qkv', got {bias!r}. 'qkv' leaves it out of the output.")
+        self.d_model, self.num_heads, self.num_kv_heads, self.head_dim, self.value_dim, self.context_dim = m, h, g, d, e, c
+        self.batch_first = batch_first
 
-        shapes = {"w_q": (m, h, d), "w_k": (c, g, d), "w_v": (c, g, e), "w_o": (h, e, m)}
-        if bias:
-            shapes |= {"b_q": (h, d), "b_k": (g, d), "b_v": (g, e)}
-        if bias is True:
-            shapes |= {"b_o": (m,)}
-        if sink:
-            shapes |= {"sink": (h,)}
+        shapes = _shapes(m, h, g, d, e, c, bias, sink)
         for name in MAPS:
             shape = shapes.get(name)
             self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
-        position = NOWHERE if position is None else position
-        table = position.table.detach().clone().to(self.w_q) if isinstance(position, RelativeBuckets) else None
-        self.register_parameter("buckets", None if table is None else nn.Parameter(table))
+        self.register_parameter("buckets", None)
         if isinstance(position, RelativeBuckets):
+            self.buckets = nn.Parameter(position.table.detach().clone().to(self.w_q))
             position = replace(position, table=self.buckets)
-
-        self.d_model, self.num_heads, self.num_kv_heads, self.head_dim, self.value_dim, self.context_dim = m, h, g, d, e, c
-        self.batch_first = batch_first
-        self._rules = Rules(causal, window, scale, softcap, position, dropout)
+        self._rules = Rules(causal, window, scale, softcap, NOWHERE if position is None else position, dropout)
         self._try_out()
         self.reset_parameters()
 
@@ -289,6 +279,18 @@ def _maps_of(attention: nn.MultiheadAttention) -> dict[str, Float[Tensor, "..."]
         maps |= {f"b_{name}": b.unflatten(0, (heads, -1)) for name, b in zip("qkv", attention.in_proj_bias.chunk(3), strict=True)}
         maps["b_o"] = attention.out_proj.bias
     return maps
+
+
+def _shapes(m: int, h: int, g: int, d: int, e: int, c: int, bias: bool | str, sink: bool) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter that a module of these sizes has."""
+    if not isinstance(bias, bool) and bias != "qkv":
+        raise ArgumentError(f"bias must be True, False or 'qkv', got {bias!r}. 'qkv' leaves it out of the output.")
+    shapes: dict[str, tuple[int, ...]] = {"w_q": (m, h, d), "w_k": (c, g, d), "w_v": (c, g, e), "w_o": (h, e, m)}
+    if bias:
+        shapes |= {"b_q": (h, d), "b_k": (g, d), "b_v": (g, e)}
+    if bias is True:
+        shapes |= {"b_o": (m,)}
+    return shapes | ({"sink": (h,)} if sink else {})
 
 
 def _size(name: str, size: int) -> int:
