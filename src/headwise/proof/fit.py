@@ -20,17 +20,17 @@ def pooled(make: Callable[[Level], Iterable[Problem | LayerProblem]]) -> Callabl
     """The problems that a law is tried on, cut to each subject; made once for all subjects that know the same words."""
 
     @lru_cache(maxsize=64)
-    def cut(honours: frozenset[str], dtype: torch.dtype, device: torch.device, level: Level) -> tuple:
+    def cut(kind: type, honours: frozenset[str], dtype: torch.dtype, device: torch.device, level: Level) -> tuple:
         found: dict[Hashable, Problem | LayerProblem] = {}
         for problem in make(level):
-            fit = fitted(problem, honours)
+            fit = fitted(problem, honours) if isinstance(problem, kind) else None
             if fit is not None:
                 found.setdefault(_kind(fit) if fit is not problem else id(fit), fit)
         return tuple(problem.to(dtype, device) for problem in found.values())
 
     @wraps(make)
     def problems(subject: Any, level: Level) -> tuple:
-        return cut(subject.honours, subject.dtypes[0], subject.device, level)
+        return cut(Problem if subject.level == "call" else LayerProblem, subject.honours, subject.dtypes[0], subject.device, level)
 
     return problems
 

@@ -1,0 +1,70 @@
+"""I05: what one head asks moves that head and no other. M5 proves that heads can differ; this asks an implementation."""
+
+import torch
+
+from headwise.proof.answer import PLAINLY
+from headwise.proof.changed import only
+from headwise.proof.finding import Finding
+from headwise.proof.fit import pooled
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, noise_like, room
+from headwise.proof.law import Law, Level
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.pool import layers, problem, settings
+
+
+def judge(subject, problem) -> Finding | None:
+    if problem.shape[1] == 1:
+        return None
+    if isinstance(problem, LayerProblem):
+        return _of_layer(subject, problem) if "settable" in subject.honours else None
+    how = WEIGHTS if "weights" in subject.honours and subject.conventions.weights == "per head" else PLAINLY
+    before = ask(subject, problem, how)
+    for head in {0, problem.shape[1] - 1}:
+        query = problem.query.clone()
+        query[:, head] += noise_like(query[:, head], seed=90)
+        changed = problem.having(query=query)
+        after, right, allow = ask(subject, changed, how), changed.right(subject.conventions), room(subject, changed)
+        others = (torch.arange(problem.shape[1]) != head)[None, :, None, None]
+        live = alive(subject, problem)[..., None]
+        said = f"The queries of head {head} were changed, and"
+        found = differ(changed, after.output, before.output, 2 * allow.output, f"{said} another head moved.", how, others)
+        found = found or differ(changed, after.output, right.output, allow.output, f"{said} head {head} did not follow.", how, ~others & live)
+        if found is None and how.weights:
+            found = differ(changed, after.weights, before.weights, 2 * allow.weights, f"{said} the weights of another head moved.", how, others)
+            found = found or differ(changed, after.weights, right.weights, allow.weights, f"{said} its weights did not follow.", how, ~others & live)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_layer(subject, problem: LayerProblem) -> Finding | None:
+    """Only one head writes; the slices of another are changed."""
+    heads = problem.shape[1]
+    for seen, moved in ((0, heads - 1), (heads - 1, 0)):
+        alone = problem.having(w_o=only(problem.learned.w_o, seen))
+        w_q = alone.learned.w_q.clone()
+        w_q[:, moved] += noise_like(w_q[:, moved], seed=91)
+        changed = alone.having(w_q=w_q)
+        why = f"Only head {seen} writes; the slice of w_q of head {moved} was changed, and the output moved."
+        found = differ(changed, ask(subject, changed).output, ask(subject, alone).output, 2 * room(subject, changed).output, why)
+        if found is not None:
+            return found
+    return None
+
+
+@pooled
+def problems(level: Level):
+    yield from settings(level)
+    yield problem(queries=4, keys=4, groups=4, seed=45)
+    yield from layers().values()
+
+
+ENTRY = Law(
+    code="I05",
+    statement="What one head asks moves that head, as it should, and no other.",
+    formula="∂z_g / ∂q_h = 0 for g ≠ h",
+    when="there are two heads or more; of a layer, its maps can be changed",
+    judge=judge,
+    problems=problems,
+    levels=("call", "layer"),
+)

@@ -1,0 +1,51 @@
+"""I02: what a query takes from its keys is 1 in all, whatever was asked, and never less than nothing."""
+
+from headwise.proof.answer import How
+from headwise.proof.finding import Finding
+from headwise.proof.fit import pooled
+from headwise.proof.judging import alive, ask, differ, room, wrong
+from headwise.proof.law import Law, Level
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.pool import layers, lengths, problem, settings
+from headwise.proof.rounding import lose, roundoff
+
+
+def judge(subject, problem) -> Finding | None:
+    sink = problem.learned.sink if isinstance(problem, LayerProblem) else problem.sink
+    live = alive(subject, problem)
+    for how in _hows(subject, problem):
+        weights = ask(subject, problem, how).weights.double()
+        live = live.all(1) if weights.dim() == 3 else live
+        if bool((weights < 0)[live].any()):
+            return wrong(problem, "A weight is below 0.", how)
+        total = weights.sum(-1)
+        right = total.clamp(max=1) if sink is not None else total.new_ones(total.shape)
+        allow = 2 * room(subject, problem).weights.sum(-1).amax() + lose(weights.shape[-1] + 1) * roundoff(subject.dtypes[0])
+        found = differ(problem, total, right, allow, "The weights of a row do not sum to 1.", how, live)
+        if found is not None:
+            return found
+    return None
+
+
+def _hows(subject, problem) -> list[How]:
+    drops = problem.dropout and "dropout" in subject.honours and not subject.conventions.weights_after_dropout
+    return [How(weights=True), *([How(weights=True, training=True)] if drops else [])]
+
+
+@pooled
+def problems(level: Level):
+    yield from (problem(queries=4, keys=4, dropout=0.5, seed=43), problem(batch=4, heads=3, groups=3, mask=lengths(5, 5, 3, 1, 0), seed=44))
+    yield from settings(level)
+    yield from layers().values()
+
+
+ENTRY = Law(
+    code="I02",
+    statement="The weights of a row sum to 1 and none is negative; with a sink they sum to no more than 1.",
+    formula="Σ_j w_ij = 1    w_ij ≥ 0",
+    when="the row sees a key, and weights are given back; in training too, unless they are declared to be those that dropout left",
+    judge=judge,
+    problems=problems,
+    needs=frozenset({"weights"}),
+    levels=("call", "layer"),
+)

@@ -1,0 +1,55 @@
+"""I20: the same call gives the same bits, whatever was called before; and what was given comes back as it was."""
+
+from copy import deepcopy
+
+import torch
+
+from headwise.proof.answer import Answer
+from headwise.proof.finding import Finding
+from headwise.proof.fit import pooled
+from headwise.proof.judging import ask, differ, wrong
+from headwise.proof.law import Law, Level
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.pool import layers, odd_ones, sizes, witnesses
+
+
+def judge(subject, problem) -> Finding | None:
+    untouched, before = deepcopy(subject), {name: x.clone() for name, x in problem.floats().items()}
+    first, again = ask(subject, problem), ask(subject, problem)
+    for name, x in problem.floats().items():
+        if not torch.equal(x.nan_to_num(), before[name].nan_to_num()):
+            x.data.copy_(before[name])
+            return wrong(problem, f"The call changed its input {name}.")
+    found = _same(problem, again, first, "The same call twice gives different bits.")
+    other = moved(problem)
+    if found is not None or other is None:
+        return found
+    return _same(other, ask(subject, other), ask(untouched, other), "What was called before changes the answer.")
+
+
+def moved(problem):
+    """Another problem with tensors of the same shapes, for whoever remembers too little of the last one."""
+    if not isinstance(problem, LayerProblem):
+        return problem.having(query=problem.query.flip(0, 2), query_offset=1) if problem.causal and problem.query_offset is None else None
+    return problem.having(chunks=(1, problem.shape[2] - 1), x=problem.x.flip(1)) if problem.chunks else None
+
+
+def _same(problem, got: Answer, right: Answer, why: str) -> Finding | None:
+    return differ(problem, got.output, right.output, 0.0, why)
+
+
+@pooled
+def problems(level: Level):
+    yield from (*witnesses().values(), sizes()["square"], odd_ones()["long"])
+    yield from layers().values()
+
+
+ENTRY = Law(
+    code="I20",
+    statement="The same call gives the same bits, nothing is remembered from one call to the next, and no input is changed.",
+    formula="f(x) = f(x), also after f(y)",
+    when="dropout is off",
+    judge=judge,
+    problems=problems,
+    levels=("call", "layer"),
+)
