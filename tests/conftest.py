@@ -30,7 +30,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 @pytest.fixture
 def plain():
-    """headwise as users run it, without the annotations' own errors: for tests of what headwise itself says of bad input."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    """For tests of what headwise itself says of bad input."""
+    with tests.typechecking.unchecked():
+        yield

@@ -92,12 +92,14 @@ def _fold(block: Block, value: Value, gathered: dict[str, Running]) -> tuple[Ten
 
 
 def _finish(block: Block, highest: Tensor, total: Tensor, said: Tensor, poison: "_Poison") -> tuple[Tensor, End]:
-    lse = total.log().add_(highest.masked_fill(highest == -torch.inf, 0))
-    if block.sink is not None:
-        lse = torch.logaddexp(lse, block.sink)
-    lse = lse.masked_fill(highest == torch.inf, torch.inf)
+    """Weights are shares of `whole`, not e^(score - lse): beside a large score, lse has no room for the logarithm."""
+    top = highest if block.sink is None else torch.maximum(highest, block.sink)
+    top = top.masked_fill(top == -torch.inf, 0)
+    share = (highest - top).exp()
+    whole = total * share if block.sink is None else total * share + (block.sink - top).exp()
+    lse = (whole.log() + top).masked_fill(highest == torch.inf, torch.inf)
     dead = highest == -torch.inf
-    norm = (highest - lse).exp().masked_fill(dead, 0)
+    norm = (share / whole).masked_fill(dead, 0)
     return poison.spread(said.mul_(norm[..., None])), End(highest, lse, norm, block.sink)
 
 

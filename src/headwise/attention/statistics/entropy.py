@@ -11,7 +11,7 @@ def of_weights(weights: Weights, scene: Scene) -> Rows:
 
 
 class Entropy(Running):
-    """Gathers Σ e^x·x with x = score - running maximum; log w = x - (lse - maximum) then gives the entropy."""
+    """Gathers Σ e^x·x with x = score - running maximum; log w = x + log norm then gives the entropy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,8 @@ class Entropy(Running):
         self.total = tile.total.clone() if self.total is None else self.total.add_(tile.total)
 
     def finish(self, end):
-        return (self.total * (end.lse - end.highest) - self.sum) * end.norm
+        norm = end.norm.clamp(min=torch.finfo(end.norm.dtype).tiny)  # where the sink takes all, 0 · log 0 is 0
+        return 0 - (self.total * norm.log() + self.sum) * end.norm
 
 
 ENTRY = Statistic(
