@@ -1,5 +1,6 @@
 """A problem changed by a stated rule, where more than one law asks for it."""
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from headwise.proof.problem import Problem
 LOUD = 50.0
 
 
+@lru_cache(maxsize=4096)
 def disturbed(problem: Any, j: int) -> tuple[Any, Bool[Tensor, "B T"]]:
     """The same with key j and its value changed a lot; and which queries are as they were."""
     still = torch.ones(problem.shape[0], problem.shape[2], dtype=torch.bool)
@@ -37,6 +39,13 @@ def only(w_o: Float[Tensor, "H E M"], head: int) -> Float[Tensor, "H E M"]:
     return kept
 
 
+@lru_cache(maxsize=1024)
+def having(problem: Any, **changes: Any) -> Any:
+    """`problem.having`, the same object for the same changes: what is right about it is then known already."""
+    return problem.having(**changes)
+
+
+@lru_cache(maxsize=1024)
 def loudness(problem: Problem | LayerProblem) -> Severity:
     """What a fault at these scores is: beyond a few thousand it is a matter of strength, not of correctness."""
     if isinstance(problem, LayerProblem):
@@ -46,6 +55,7 @@ def loudness(problem: Problem | LayerProblem) -> Severity:
     return "fragile" if float(norms[0] * norms[1]) * scale > 5000 else "wrong"
 
 
+@lru_cache(maxsize=1024)
 def one_hot_values(problem: Problem) -> Problem:
     """Keys of 0 and values that name their key: the output of a row is 1/n at each of the n keys that it sees."""
     names = torch.eye(problem.shape[3], dtype=problem.value.dtype).expand(*problem.value.shape[:3], -1)

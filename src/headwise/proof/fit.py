@@ -23,16 +23,22 @@ def pooled(make: Callable[[Level], Iterable[Problem | LayerProblem]]) -> Callabl
     def cut(kind: type, honours: frozenset[str], dtype: torch.dtype, device: torch.device, level: Level) -> tuple:
         found: dict[Hashable, Problem | LayerProblem] = {}
         for problem in make(level):
-            fit = fitted(problem, honours) if isinstance(problem, kind) else None
+            fit = _cut(problem, honours, dtype, device) if isinstance(problem, kind) else None
             if fit is not None:
-                found.setdefault(_kind(fit) if fit is not problem else id(fit), fit)
-        return tuple(problem.to(dtype, device) for problem in found.values())
+                found.setdefault(_kind(fit) if len(fit.options) < len(problem.options) else id(fit), fit)
+        return tuple(found.values())
 
     @wraps(make)
     def problems(subject: Any, level: Level) -> tuple:
         return cut(Problem if subject.level == "call" else LayerProblem, subject.honours, subject.dtypes[0], subject.device, level)
 
     return problems
+
+
+@lru_cache(maxsize=4096)
+def _cut(problem: Problem | LayerProblem, honours: frozenset[str], dtype: torch.dtype, device: torch.device) -> Problem | LayerProblem | None:
+    fit = fitted(problem, honours)
+    return None if fit is None else fit.to(dtype, device)
 
 
 def fitted(problem: Problem | LayerProblem, honours: frozenset[str]) -> Problem | LayerProblem | None:

@@ -50,7 +50,7 @@ class LayerProblem:
     @property
     def options(self) -> dict[str, Any]:
         """What is not as usual, beside x and the maps."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("x", "learned") and getattr(self, f.name) is not f.default}
+        return {f.name: getattr(self, f.name) for f in fields(LayerProblem) if f.name not in ("x", "learned") and getattr(self, f.name) is not f.default}
 
     def having(self, **changes: Any) -> "LayerProblem":
         """The same problem with these changed; names of learned maps too."""
@@ -86,4 +86,5 @@ class LayerProblem:
         return (len(numbers), len(self.options), int((finite != finite.round()).sum()), float(finite.abs().sum()))
 
     def __repr__(self) -> str:
-        return written(self)
+        said = {"x": self.x, "learned": self.learned, **self.options}
+        return f"LayerProblem({', '.join(f'{name}={written(value)}' for name, value in said.items())})"

@@ -12,7 +12,7 @@ from headwise.attention.cache import Cache
 from headwise.attention.combine import add_up, write
 from headwise.attention.layer import Learned
 from headwise.attention.mask import positions
-from headwise.attention.position import with_lean
+from headwise.attention.position import Position, with_lean
 from headwise.attention.project import project
 from headwise.axes import Int, Tensor
 from headwise.proof.answer import PLAINLY, Answer, How
@@ -28,6 +28,10 @@ At = SimpleNamespace  # what has been made so far, by name; `problem`, `how`, `c
 
 def maps(at: At) -> Learned:
     return at.problem.learned
+
+
+def position(at: At) -> Position:
+    return at.problem.position
 
 
 def asks(at: At) -> Tensor:
@@ -59,7 +63,7 @@ def place_k(at: At) -> Int[Tensor, "b S"]:
 
 def cache(at: At) -> Cache:
     """All keys so far, turned, and their values."""
-    k = at.problem.position.turn(at.read_k, at.place_k)
+    k = at.position.turn(at.read_k, at.place_k)
     return Cache(k, at.read_v) if at.past is None else at.past.append(k, at.read_v)
 
 
@@ -77,12 +81,12 @@ def place_q(at: At) -> Int[Tensor, "b T"]:
 
 
 def q(at: At) -> Tensor:
-    return at.problem.position.turn(at.read_q, at.place_q)
+    return at.position.turn(at.read_q, at.place_q)
 
 
 def lean(at: At) -> Any:
     """What positions add to the scores."""
-    return at.problem.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], torch.float32 if at.q.dtype != torch.float64 else at.q.dtype)
+    return at.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], torch.float32 if at.q.dtype != torch.float64 else at.q.dtype)
 
 
 def inside(at: At) -> At:
@@ -114,7 +118,10 @@ def told(at: At) -> Tensor:
 
 
 STEPS: Mapping[str, Callable[[At], Any]] = MappingProxyType(
-    {step.__name__: step for step in (maps, asks, answers, read_q, read_k, read_v, place_k, cache, rules, place_q, q, lean, inside, z, writes, out, told)}
+    {
+        step.__name__: step
+        for step in (maps, position, asks, answers, read_q, read_k, read_v, place_k, cache, rules, place_q, q, lean, inside, z, writes, out, told)
+    }
 )
 
 

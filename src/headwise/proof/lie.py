@@ -1,6 +1,7 @@
 """What an attack on any attention that can be called is: a lie told at some step of the way, and who must catch it."""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -37,4 +38,4 @@ class Lie:
     def subjects(self) -> dict[str, CallWay | LayerWay]:
         """A liar for each way of telling it."""
         way = CallWay if self.level == "call" else LayerWay
-        return {name: way(steps, name=name, **self.subject) for name, steps in self.told.items()}
+        return {name: way(deepcopy(dict(steps)), name=name, **self.subject) for name, steps in self.told.items()}

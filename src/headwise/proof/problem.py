@@ -52,7 +52,7 @@ class Problem:
     @property
     def options(self) -> dict[str, Any]:
         """The keyword arguments that are not as usual."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in TENSORS and getattr(self, f.name) is not f.default}
+        return {f.name: getattr(self, f.name) for f in fields(Problem) if f.name not in TENSORS and getattr(self, f.name) is not f.default}
 
     def having(self, **changes: Any) -> "Problem":
         """The same problem with these tensors or arguments changed."""

@@ -1,7 +1,9 @@
 """I13: a text taken in token by token, or in chunks, gives what it gives all at once."""
 
+from functools import lru_cache
 
 from headwise.axes import Tensor
+from headwise.proof.changed import having
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
 from headwise.proof.judging import ask, differ, room
@@ -30,6 +32,7 @@ def judge(subject, problem) -> Finding | None:
     return None
 
 
+@lru_cache(maxsize=2048)
 def at_step(problem, row: int, p: int, freely: bool):
     """One query as a decoder asks it: with the keys up to its own and no others. `freely`: without the causal flag."""
     planes = {name: _cut(getattr(problem, name), row, p) for name in ("mask", "bias") if getattr(problem, name) is not None}
@@ -47,7 +50,7 @@ def _of_layer(subject, problem: LayerProblem) -> Finding | None:
     whole = ask(subject, problem.having(chunks=())).output
     cuts = {problem.chunks or (tokens,), (1,) * tokens, (2, *(1,) * (tokens - 2)), (tokens - 2, 2), (1, tokens - 1)}
     for chunks in sorted(cuts):
-        taken = problem.having(chunks=chunks)
+        taken = having(problem, chunks=chunks)
         why = f"Taken in with a cache in chunks of {', '.join(map(str, chunks))} the text gives something else than all at once."
         found = differ(taken, ask(subject, taken).output, whole, 2 * allow, why)
         if found is not None:

@@ -59,6 +59,7 @@ def problems(level: Level):
     yield problem(queries=5, causal=True, mask=torch.arange(5) >= 2, seed=67)
     yield problem(queries=5, causal=True, mask=torch.arange(5) < 4, seed=68)
     yield problem(1, 2, 1, 5, 5, causal=True, mask=torch.arange(5) >= 3, seed=69)
+    yield problem(queries=5, mask=lengths(5, 4, 0), seed=129)
     yield problem(mask=lengths(5, 0, 2), sink=normal(4, seed=102), seed=70)
     yield problem(bias=torch.tensor([[0.0] * 5, [-torch.inf] * 5, [1.0, -torch.inf, 0, 0, 0]]).double(), seed=71)
     yield from (witnesses()["window"], witnesses()["everything"], sizes()["more queries than keys"])

@@ -1,6 +1,5 @@
 """I22: outside training dropout does nothing; in training it drops a share of the weights, each by its own draw, and scales up the rest."""
 
-
 from headwise.proof.answer import How
 from headwise.proof.changed import one_hot_values
 from headwise.proof.finding import Finding

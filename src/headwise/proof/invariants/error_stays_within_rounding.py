@@ -60,6 +60,8 @@ def _half_width():
     """Scores of some thousands: beyond what half precision holds, were they not scaled first."""
     loud = problem(1, 1, 1, 2, 2, 64, 2, seed=63)
     yield loud.having(query=torch.full_like(loud.query, 60.0), key=torch.full_like(loud.key, 60.0))
+    opposite = torch.tensor([200.0, -200.0]).double()[None, None, :, None].expand(loud.query.shape)
+    yield loud.having(query=opposite, key=opposite)
 
 
 def _random(count: int):

@@ -1,12 +1,14 @@
 """I05: what one head asks moves that head and no other. M5 proves that heads can differ; this asks an implementation."""
 
+from functools import lru_cache
+
 import torch
 
 from headwise.proof.answer import PLAINLY
 from headwise.proof.changed import only
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, differ, noise_like, room
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, noise_like, room, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layers, problem, settings
@@ -19,10 +21,10 @@ def judge(subject, problem) -> Finding | None:
         return _of_layer(subject, problem) if "settable" in subject.honours else None
     how = WEIGHTS if "weights" in subject.honours and subject.conventions.weights == "per head" else PLAINLY
     before = ask(subject, problem, how)
+    if how.weights and before.weights.shape != problem.shape:
+        return wrong(problem, f"There is no pattern for each head: the weights have shape {list(before.weights.shape)}.", how)
     for head in {0, problem.shape[1] - 1}:
-        query = problem.query.clone()
-        query[:, head] += noise_like(query[:, head], seed=90)
-        changed = problem.having(query=query)
+        changed = asking_otherwise(problem, head)
         after, right, allow = ask(subject, changed, how), changed.right(subject.conventions), room(subject, changed)
         others = (torch.arange(problem.shape[1]) != head)[None, :, None, None]
         live = alive(subject, problem)[..., None]
@@ -37,14 +39,27 @@ def judge(subject, problem) -> Finding | None:
     return None
 
 
+@lru_cache(maxsize=1024)
+def asking_otherwise(problem, head: int):
+    """The same, but for what one head asks."""
+    query = problem.query.clone()
+    query[:, head] += noise_like(query[:, head], seed=90)
+    return problem.having(query=query)
+
+
+@lru_cache(maxsize=1024)
+def seen_and_moved(problem, seen: int, moved: int):
+    """Only one head writes; and the slices of another are changed."""
+    alone = problem.having(w_o=only(problem.learned.w_o, seen))
+    w_q = alone.learned.w_q.clone()
+    w_q[:, moved] += noise_like(w_q[:, moved], seed=91)
+    return alone, alone.having(w_q=w_q)
+
+
 def _of_layer(subject, problem: LayerProblem) -> Finding | None:
-    """Only one head writes; the slices of another are changed."""
     heads = problem.shape[1]
     for seen, moved in ((0, heads - 1), (heads - 1, 0)):
-        alone = problem.having(w_o=only(problem.learned.w_o, seen))
-        w_q = alone.learned.w_q.clone()
-        w_q[:, moved] += noise_like(w_q[:, moved], seed=91)
-        changed = alone.having(w_q=w_q)
+        alone, changed = seen_and_moved(problem, seen, moved)
         why = f"Only head {seen} writes; the slice of w_q of head {moved} was changed, and the output moved."
         found = differ(changed, ask(subject, changed).output, ask(subject, alone).output, 2 * room(subject, changed).output, why)
         if found is not None:

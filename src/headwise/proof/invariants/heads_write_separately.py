@@ -1,5 +1,7 @@
 """I03: a head writes through its own rows of w_o, and through no others. M3 proves it of the algebra; this asks an implementation."""
 
+from functools import lru_cache
+
 import torch
 
 from headwise.proof.answer import PLAINLY
@@ -15,7 +17,7 @@ def judge(subject, problem) -> Finding | None:
     b_o, where = problem.learned.b_o, alive(subject, problem).all(1)[..., None]
     total = 0.0 if b_o is None else b_o.double()
     for head in range(problem.shape[1]):
-        alone = problem.having(w_o=only(problem.learned.w_o, head))
+        alone = by_one_head(problem, head)
         found = ask(subject, alone).output
         right = alone.right(subject.conventions).output
         why = f"With only the rows of head {head} left in w_o, the output is not what head {head} writes."
@@ -29,12 +31,19 @@ def judge(subject, problem) -> Finding | None:
     return gap or (_told(subject, problem, where) if "weights" in subject.honours else None)
 
 
+@lru_cache(maxsize=1024)
+def by_one_head(problem, head: int):
+    """The layer of which only one head writes."""
+    return problem.having(w_o=only(problem.learned.w_o, head))
+
+
 def _told(subject, problem, where) -> Finding | None:
     """Where the subject tells what each head writes, these are the parts of its output."""
     found = ask(subject, problem, WEIGHTS)
     if found.writes is None:
         return None
-    parts = [problem.having(w_o=only(problem.learned.w_o, head), b_o=None).right(subject.conventions).output for head in range(problem.shape[1])]
+    b_o = 0.0 if problem.learned.b_o is None else problem.learned.b_o.double()
+    parts = [by_one_head(problem, head).right(subject.conventions).output - b_o for head in range(problem.shape[1])]
     allow = room(subject, problem).output[:, None]
     return differ(problem, found.writes, torch.stack(parts, 1), allow, "What is told of each head is not what the head writes.", WEIGHTS, where[:, None])
 

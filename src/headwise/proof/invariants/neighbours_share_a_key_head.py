@@ -1,5 +1,7 @@
 """I11: where there are fewer key heads than query heads, neighbours share one, and every one is used."""
 
+from functools import lru_cache
+
 import torch
 
 from headwise.proof.answer import How
@@ -20,12 +22,17 @@ def judge(subject, problem) -> Finding | None:
     return found or _spread(subject, problem, reads)
 
 
+@lru_cache(maxsize=1024)
+def _named(problem):
+    number = torch.arange(problem.key.shape[1], dtype=problem.value.dtype)
+    return problem.having(value=number[None, :, None, None].expand(problem.value.shape).contiguous())
+
+
 def _numbered(subject, problem, reads) -> Finding | None:
     """The values of key head g are all g: then every query head says which one it read."""
-    number = torch.arange(problem.key.shape[1], dtype=problem.value.dtype)
-    named = problem.having(value=number[None, :, None, None].expand(problem.value.shape).contiguous())
+    named, number = _named(problem), problem.key.shape[1]
     right = reads.double()[None, :, None, None].expand(*problem.shape[:3], problem.value.shape[3])
-    live, allow = alive(subject, problem)[..., None], room(subject, named).output + room(subject, problem).weights.sum(-1)[..., None] * len(number)
+    live, allow = alive(subject, problem)[..., None], room(subject, named).output + room(subject, problem).weights.sum(-1)[..., None] * number
     why = "The values of key head g were all g, and a query head should give the number of the key head that it reads."
     return differ(named, ask(subject, named).output, right, allow, why, where=live)
 

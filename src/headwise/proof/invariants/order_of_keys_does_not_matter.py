@@ -1,8 +1,10 @@
 """I09: attention is a set operation. Shuffle the keys and nothing changes; where positions count, shuffling must show."""
 
+from functools import lru_cache
+
 import torch
 
-from headwise.attention.position import NOWHERE
+from headwise.attention.position import NOWHERE, Rotary
 from headwise.axes import Tensor
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
@@ -15,11 +17,11 @@ from headwise.proof.pool import layer, layers, odd_ones, problem, sizes, witness
 def judge(subject, problem) -> Finding | None:
     if problem.causal or problem.window is not None or getattr(problem, "chunks", ()):
         return None
-    order = torch.randperm(problem.shape[3], generator=torch.Generator().manual_seed(problem.shape[3]))
-    found, allow = ask(subject, shuffled(problem, order)).output, 2 * room(subject, problem).output
+    order, other = shuffled(problem)
+    found, allow = ask(subject, other).output, 2 * room(subject, problem).output
     own = isinstance(problem, LayerProblem) and problem.context is None
     if isinstance(problem, LayerProblem) and problem.position != NOWHERE:
-        right = shuffled(problem, order).right(subject.conventions).output
+        right = other.right(subject.conventions).output
         return differ(problem, found, right, allow.amax(), f"Tokens were put in the order {order.tolist()}, and positions did not count as they should.")
     before = ask(subject, problem).output
     right = before[:, order] if own else before
@@ -27,13 +29,15 @@ def judge(subject, problem) -> Finding | None:
     return differ(problem, found, right, allow, f"Keys were put in the order {order.tolist()}, and the output is not the same.")
 
 
-def shuffled(problem, order: Tensor):
-    """Keys in another order, and what is said about each with them; in self-attention queries too."""
+@lru_cache(maxsize=1024)
+def shuffled(problem):
+    """Keys in another order, and what is said about each with them; in self-attention queries too. And the order."""
+    order = torch.randperm(problem.shape[3], generator=torch.Generator().manual_seed(problem.shape[3]))
     own = isinstance(problem, LayerProblem) and problem.context is None
     planes = {name: _columns(getattr(problem, name), order, own) for name in ("mask", "bias") if getattr(problem, name) is not None}
     if isinstance(problem, LayerProblem):
-        return problem.having(x=problem.x[:, order], **planes) if own else problem.having(context=problem.context[:, order], **planes)
-    return problem.having(key=problem.key[:, :, order], value=problem.value[:, :, order], **planes)
+        return order, problem.having(x=problem.x[:, order], **planes) if own else problem.having(context=problem.context[:, order], **planes)
+    return order, problem.having(key=problem.key[:, :, order], value=problem.value[:, :, order], **planes)
 
 
 def _columns(plane: Tensor, order: Tensor, rows: bool) -> Tensor:
@@ -45,7 +49,9 @@ def _columns(plane: Tensor, order: Tensor, rows: bool) -> Tensor:
 def problems(level: Level):
     yield from (witnesses()[name] for name in ("plain", "padding", "mask by head"))
     yield from (sizes()["eight heads"], odd_ones()["bias"], odd_ones()["sink"], odd_ones()["softcap"], problem(queries=4, heads=3, groups=3, seed=49))
+    yield problem(2, 3, 3, 4, 4, seed=130)
     yield layer(tokens=2, context=3, seed=50)
+    yield layer(position=Rotary(base=10.0), sizes={"width": 4}, seed=131)
     yield from layers().values()
 
 

@@ -1,5 +1,6 @@
 """I08: tokens that are only there to fill up the batch change nothing, on whichever side they stand."""
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ def judge(subject, problem) -> Finding | None:
     if isinstance(problem, LayerProblem) and problem.context is not None:
         return None
     batch, _, queries, _ = problem.shape
-    left = [(row + 1) % (MORE + 1) for row in range(batch)]  # each row of the batch is moved by another distance
+    left = tuple((row + 1) % (MORE + 1) for row in range(batch))  # each row of the batch is moved by another distance
     longer = padded(problem, left)
     why = f"{MORE} tokens were added to each text and hidden by the mask, and its own tokens gave something else."
     found = ask(subject, longer, PLAINLY).output
@@ -30,7 +31,8 @@ def judge(subject, problem) -> Finding | None:
     return differ(longer, kept, right, 2 * room(subject, problem).output, why)
 
 
-def padded(problem: Any, left: list[int]) -> Any:
+@lru_cache(maxsize=1024)
+def padded(problem: Any, left: tuple[int, ...]) -> Any:
     """The same texts with MORE tokens, so many of them before the first."""
     batch, _, queries, keys = problem.shape
     mask = torch.ones(batch, 1, 1, keys, dtype=torch.bool) if problem.mask is None else problem.mask

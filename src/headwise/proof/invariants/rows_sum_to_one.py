@@ -15,7 +15,7 @@ def judge(subject, problem) -> Finding | None:
     live = alive(subject, problem)
     for how in _hows(subject, problem):
         weights = ask(subject, problem, how).weights.double()
-        live = live.all(1) if weights.dim() == 3 else live
+        live = live.all(1) if weights.dim() == 3 and live.dim() == 3 else live
         if bool((weights < 0)[live].any()):
             return wrong(problem, "A weight is below 0.", how)
         total = weights.sum(-1)

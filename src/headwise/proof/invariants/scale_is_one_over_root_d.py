@@ -1,6 +1,7 @@
 """I10: scores are divided by the root of a head's own width, or multiplied by what was asked for."""
 
 from headwise.proof.answer import PLAINLY
+from headwise.proof.changed import having
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
 from headwise.proof.judging import WEIGHTS, alive, ask, differ, room, rows
@@ -16,7 +17,7 @@ def judge(subject, problem) -> Finding | None:
     live = rows(alive(subject, problem), problem)
     asked = (None, width**-0.5, 2 * width**-0.5) if "scale" in subject.honours else (None,)
     for scale in asked:
-        scaled = problem.having(scale=scale)
+        scaled = having(problem, scale=scale)
         right, allow = scaled.right(subject.conventions).output, room(subject, scaled).output
         for how in (PLAINLY, WEIGHTS) if "weights" in subject.honours else (PLAINLY,):
             said = f"1/√{width}" if scale is None else f"{scale:.4g}"

@@ -1,0 +1,45 @@
+"""N11: a scale is a number like any other: negative, 0, large, with every mask."""
+
+from headwise.proof.answer import PLAINLY
+from headwise.proof.changed import having
+from headwise.proof.finding import Finding
+from headwise.proof.fit import pooled
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, room
+from headwise.proof.law import Law, Level
+from headwise.proof.pool import problem, sizes, witnesses
+
+SCALES = (-1.0, 0.0, -0.5, 0.3, 2.5)
+
+
+def judge(subject, problem) -> Finding | None:
+    live, width = alive(subject, problem)[..., None], problem.query.shape[3]
+    for scale in SCALES:
+        scaled = having(problem, scale=scale)
+        right, allow = scaled.right(subject.conventions).output, room(subject, scaled).output
+        for how in (PLAINLY, WEIGHTS) if "weights" in subject.honours else (PLAINLY,):
+            found = differ(scaled, ask(subject, scaled, how).output, right, allow, f"With scale={scale} the output is wrong.", how, live)
+            if found is not None:
+                return found
+        turned = problem.having(scale=None, query=problem.query * (scale * width**0.5))
+        why = f"scale={scale} gives another output than queries that are {scale} · √D times as long."
+        found = differ(scaled, ask(subject, scaled).output, ask(subject, turned).output, 2 * allow, why, where=live)
+        if found is not None:
+            return found
+    return None
+
+
+@pooled
+def problems(level: Level):
+    yield from (problem(1, 2, 2, 2, 2, 1, 1, causal=True, seed=123), witnesses()["plain"], witnesses()["causal"], witnesses()["mask by head"])
+    yield from (sizes()["square"], problem(1, 1, 1, 4, 4, 8, 3, seed=124), problem(1, 2, 1, 3, 3, softcap=2.0, causal=True, seed=125))
+
+
+ENTRY = Law(
+    code="N11",
+    statement="Any real scale is honoured to the letter: negative, 0, small and large.",
+    formula="attend(q, k, v, scale = c) = attend(c·√D·q, k, v)",
+    when="the subject takes a scale",
+    judge=judge,
+    problems=problems,
+    needs=frozenset({"scale"}),
+)

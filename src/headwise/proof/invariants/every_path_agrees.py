@@ -1,0 +1,66 @@
+"""N1: what must not matter does not: weights asked for or not, gradients on or off, a flag or the mask that it stands for."""
+
+import torch
+
+from headwise.proof.answer import How
+from headwise.proof.finding import Finding
+from headwise.proof.fit import pooled
+from headwise.proof.judging import alive, ask, differ, room, rows
+from headwise.proof.law import Law, Level
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.pool import layer, layers, lengths, odd_ones, problem, settings
+from headwise.proof.variants import as_mask
+
+
+def judge(subject, problem) -> Finding | None:
+    plain, allow = ask(subject, problem).output, 2 * room(subject, problem).output
+    for said, how in _hows(subject, problem).items():
+        found = differ(problem, ask(subject, problem, how).output, plain, allow, f"{said}, the output is another.", how)
+        if found is not None:
+            return found
+    if isinstance(problem, LayerProblem) or "mask" not in subject.honours:
+        return None
+    spelled = as_mask(problem, subject.conventions)
+    if spelled is None or ("mask_by_head" not in subject.honours and spelled.mask.shape[1] > 1):
+        return None
+    why = "Written out as a mask, causality and window give another output than as options."
+    live = rows(alive(subject, problem), problem)
+    return differ(spelled, ask(subject, spelled).output, plain, allow, why, where=live)
+
+
+def _hows(subject, problem) -> dict[str, How]:
+    found = {f"By the path {path!r}": How(path=path) for path in subject.paths}
+    if "weights" in subject.honours:
+        found["With weights asked for"] = How(weights=True)
+    if "gradients" in subject.honours:
+        found["With gradients enabled"] = How(grad=True)
+        if "weights" in subject.honours:
+            found["With weights asked for and gradients enabled"] = How(weights=True, grad=True)
+    if not problem.dropout:
+        found["In training mode, without dropout"] = How(training=True)
+    return found
+
+
+@pooled
+def problems(level: Level):
+    yield from settings(level)
+    yield problem(1, 2, 2, 3, 3, mask=lengths(3, 0), seed=82)
+    yield problem(2, 2, 2, 3, 3, mask=lengths(3, 0, 3), seed=83)
+    yield problem(2, 2, 2, 3, 3, causal=True, mask=torch.ones(3, 3, dtype=torch.bool).triu(1), seed=84)
+    yield problem(1, 1, 1, 9, 9, causal=True, window=3, seed=85)
+    yield problem(queries=4, keys=4, causal=True, dropout=0.1, seed=86)
+    yield odd_ones()["bias"]
+    yield layer(mask=lengths(5, 5, 0), seed=87)
+    yield layer(mask=lengths(5, 3, 2), seed=88)
+    yield from layers().values()
+
+
+ENTRY = Law(
+    code="N1",
+    statement="Every path gives the same: with and without weights or gradients, in training without dropout, by flags or by the mask that they stand for.",
+    formula="f(x, setting) = f(x)",
+    when="always; rows that see nothing included",
+    judge=judge,
+    problems=problems,
+    levels=("call", "layer"),
+)
