@@ -18,12 +18,17 @@ def main(
     name: Annotated[str, typer.Argument(help="Which benchmark: " + ", ".join(entries("benchmarks")) + ", or all.")],
     file: Annotated[Path | None, typer.Option("--json", help="Also write the figures here, as JSON.")] = None,
     quick: Annotated[bool, typer.Option(help="Small sizes only: to see that it runs.")] = False,
+    only: Annotated[str, typer.Option(help="families: these model types, between commas.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="families: judge anew what an earlier sweep found.")] = False,
 ) -> None:
     """Ours and the peer interleaved in one process; ratios are medians of pairs, below 1 where ours is faster."""
     known = entries("benchmarks")
     if name != "all" and name not in known:
         raise typer.BadParameter(f"NAME must be one of {sorted(known)} or all, got {name!r}.")
-    reports = [known[one](quick) for one in (known if name == "all" else [name])]
+    if (only or again) and name != "families":
+        raise typer.BadParameter(f"--only and --again are for families, got {name!r}.")
+    chosen = {"only": only, "again": again} if name == "families" else {}
+    reports = [known[one](quick, **chosen) for one in ([one for one in known if one != "families"] if name == "all" else [name])]
     for report in reports:
         _show(report)
     if file is not None:

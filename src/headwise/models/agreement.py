@@ -19,7 +19,7 @@ EAGER_BYTES = 4 << 30  # what eager attention may take for its scores
 
 def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
     """Compare the run's outputs with the model's own, by the model's own difference between two implementations."""
-    hf, loaded = session.hf, session.hf.config._attn_implementation
+    hf, loaded = session.hf, session.hf.config._attn_implementation or "eager"
     own = tensors_of(plain(hf, session.given, loaded))
     other = _other(session, "eager" if loaded != "eager" else "sdpa")
     against = f"{TIMES} times the difference between its own implementations" if other else f"the rounding of its only implementation, {loaded}"

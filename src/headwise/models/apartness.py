@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from headwise.axes import Bool, Float, Output, Tensor
+from headwise.axes import Bool, Output, Tensor
 
 
 def mixed(read: Tensor, heads: int, again: Callable[[Tensor], Tensor]) -> str | None:

@@ -56,10 +56,10 @@ def check_fit(hf: PreTrainedModel, told: dict[str, Any]) -> None:
     mismatched = sorted(str(entry[0]) + _shapes(entry) for entry in told.get("mismatched_keys") or ())
     if mismatched:
         raise CheckpointError(f"config.json must fit the weights, got other shapes for {_few(mismatched)} in {kind}. Use the config.json of these weights.")
-    missing = sorted(told.get("missing_keys") or ())
+    missing: list[str] = sorted(told.get("missing_keys") or ())
     if missing:
         raise CheckpointError(f"config.json must fit the weights, got none for {_few(missing)} of {kind}. Use the config.json of these weights.")
-    surplus = [key for key in sorted(told.get("unexpected_keys") or ()) if _belongs(hf, key)]
+    surplus: list[str] = [key for key in sorted(told.get("unexpected_keys") or ()) if _belongs(hf, key)]
     if surplus:
         raise CheckpointError(f"config.json must fit the weights, got {_few(surplus)}, for which {kind} has no place. Use the config.json of these weights.")
 

@@ -72,7 +72,7 @@ class Description(Rule):
         """What eager attention would have been given: 0 where seen, the lowest number where hidden; made once: what is written into it stays."""
         if self._whole is None:
             self._whole = self._additive()
-        return self._whole
+        return self._whole  # pyright: ignore[reportReturnType]
 
     @property
     def written(self) -> bool:

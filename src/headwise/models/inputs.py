@@ -131,15 +131,24 @@ def _same_for_the_decoder(hf: PreTrainedModel, given: Mapping[str, Tensor]) -> d
 
 def _check_lengths(hf: PreTrainedModel, given: Mapping[str, Any]) -> None:
     limit = positions(hf)
-    vocabulary = hf.get_input_embeddings()
+    vocabulary = _vocabulary(hf)
     for name in ("input_ids", "decoder_input_ids"):
         ids = given.get(name)
         if not isinstance(ids, Tensor):
             continue
         if limit is not None and ids.shape[1] > limit:
             raise ArgumentError(f"text must fit the model's {limit} positions, got {ids.shape[1]} tokens. Shorten it.")
-        if isinstance(vocabulary, torch.nn.Embedding) and not bool(((ids >= 0) & (ids < vocabulary.num_embeddings)).all()):
+        if name == "input_ids" and vocabulary is not None and not bool(((ids >= 0) & (ids < vocabulary.num_embeddings)).all()):
             raise ArgumentError(f"{name} must be in 0..{vocabulary.num_embeddings - 1}, got {int(ids.min())}..{int(ids.max())}. Use the model's own tokenizer.")
+
+
+def _vocabulary(hf: PreTrainedModel) -> torch.nn.Embedding | None:
+    """The table that turns ids into vectors; None where a model has none, or several."""
+    try:
+        found = hf.get_input_embeddings()
+    except (NotImplementedError, AttributeError):
+        return None
+    return found if isinstance(found, torch.nn.Embedding) else None
 
 
 def positions(hf: PreTrainedModel) -> int | None:

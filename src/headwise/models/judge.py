@@ -134,7 +134,8 @@ class Judge:
         allowed = sizes * torch.finfo(torch.float32 if eps > 1e-7 else heard.written.dtype).eps * _walk(read.shape[2] * read.shape[3]) + total.abs() * eps
         use = ((total - written).abs() / allowed.clamp(min=torch.finfo(torch.float32).tiny)).flatten()
         worst = int(use.argmax())
-        self.writes.see(float((total - written).abs().flatten()[worst]), float(allowed.flatten()[worst]), f"{place.part} layer {place.layer}, {site.output.module}")
+        where = f"{place.part} layer {place.layer}, {site.output.module}"
+        self.writes.see(float((total - written).abs().flatten()[worst]), float(allowed.flatten()[worst]), where)
 
     def _see(self, worst: Worst, residual: Rows | Tensor, allowed: Tensor, row: Row, name: str = "") -> None:
         """Let a verdict see the head that uses up most of what is allowed."""
@@ -163,7 +164,7 @@ def slack(heard: Heard, row: int, lse: Float[Tensor, "B H"]) -> Float[Tensor, "B
     an absolute error of a score into a relative one of a weight, and lse carries the same again.
     """
     query, key, call = heard.asked.query, heard.asked.key, heard.asked.call
-    unit = torch.finfo(heard.attended.lse.dtype).eps
+    unit = torch.finfo(heard.attended.lse.dtype if heard.asked.own is None else heard.asked.own).eps
     group = query.shape[1] // key.shape[1]
     sizes = einsum("bhd,bhsd->bhs", query[:, :, row].double().abs(), key.double().abs().repeat_interleave(group, 1))
     highest = sizes.amax(-1) * abs(call.scale)

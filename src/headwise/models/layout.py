@@ -35,6 +35,7 @@ class Site:
         module: qualified name of the module that calls.
         cross: by its name or by what it was given, its keys are not the queries' own tokens.
         output: where W_O is, or in `refusal` why what a head writes cannot be told.
+        heads: how many, where the model computes this attention itself; None where it comes by our function.
     """
 
     index: int
@@ -42,6 +43,7 @@ class Site:
     cross: bool
     output: Output | None
     refusal: str | None
+    heads: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

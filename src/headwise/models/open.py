@@ -112,7 +112,7 @@ def _explained(where: str, error: Exception) -> str:
     if "trust_remote_code" in str(error):
         return f"a model must not need code of its own, got {where!r}, which does. Read that code, then pass trust_remote_code=True."
     if not Path(where).is_dir() and isinstance(error, OSError):
-        return f"source must be a directory or a model on the hub that can be reached, got {where!r}. Check the name and the connection; HF_HUB_OFFLINE=1 forbids it."
+        return f"source must be a directory or a model on the hub that can be reached, got {where!r}. Check the name; HF_HUB_OFFLINE=1 forbids the hub."
     return f"a checkpoint must be one that transformers loads, got {where!r}: {said}"
 
 

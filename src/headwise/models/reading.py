@@ -20,9 +20,32 @@ from headwise.models.scan import extent_of
 
 # Told by models to attention functions and read by none, or by flash kernels only, for which the mask says the same.
 HARMLESS = frozenset(
-    "position_ids position_embeddings use_cache cache past_key_values cache_position sliding_window output_attentions output_hidden_states "
-    "output_router_logits return_dict labels logits_to_keep num_items_in_batch input_ids encoder_hidden_states image_sizes grid_thw deterministic "
-    "cu_seq_lens_q cu_seq_lens_k max_length_q max_length_k layer_idx".split()
+    (
+        "position_ids",
+        "position_embeddings",
+        "use_cache",
+        "cache",
+        "past_key_values",
+        "cache_position",
+        "sliding_window",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "return_dict",
+        "labels",
+        "logits_to_keep",
+        "num_items_in_batch",
+        "input_ids",
+        "encoder_hidden_states",
+        "image_sizes",
+        "grid_thw",
+        "deterministic",
+        "cu_seq_lens_q",
+        "cu_seq_lens_k",
+        "max_length_q",
+        "max_length_k",
+        "layer_idx",
+    )
 )
 
 
@@ -36,6 +59,7 @@ class Asked:
     call: Call
     padding: Bool[Tensor, "B S"] | None = None  # True where a key is a real token; None when the mask does not tell
     notes: tuple[str, ...] = ()
+    own: torch.dtype | None = None  # of the weights, where the model made them itself
 
 
 def read(
@@ -170,7 +194,7 @@ def _bias(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int,
     mask, bias = taken_apart(given, _plane(module, "position_bias", given, query, keys))
     if isinstance(mask, Written) and call.mask is not None:
         mask = Both(mask, call.mask)
-    if bias is not None and call.bias is not None:
+    if bias is not None and isinstance(call.bias, Tensor):
         bias = bias + call.bias
     return replace(call, mask=mask if mask is not None else call.mask, bias=bias if bias is not None else call.bias)
 

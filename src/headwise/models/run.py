@@ -163,7 +163,8 @@ class Run:
         found: dict[int, Mapping[str, Tensor]] = {}
 
         def measure(index: int, call: Kept) -> None:
-            found[index] = measures(call.read, self._session.module(sites[index].output.module))
+            if call.read is not None:
+                found[index] = measures(call.read, self._session.module(sites[index].output.module))
 
         self._each([place.index for place in places], measure)
         return [found[place.index] for place in places]

@@ -6,10 +6,8 @@ that head alone: seen by running the module again with some heads' words changed
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
 
@@ -18,11 +16,12 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headwise.attention.spec import Attended
-from headwise.axes import Tensor
 from headwise.axes import Output as Said
+from headwise.axes import Tensor
 from headwise.errors import ModelError, UnseenAttention
 from headwise.models.apartness import mixed, said_otherwise
 from headwise.models.layout import Layout, Output, Site, apart, is_linear, whole
+from headwise.models.overheard import are_rows, asked_of, fused, heads_of
 from headwise.models.reading import Asked
 from headwise.models.tap import running
 from headwise.models.unseen import ATTENTION, Lookout, unseen
@@ -62,6 +61,7 @@ class Opened:
     cross: bool
     asked: Asked
     attended: Attended
+    heads: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,6 @@ class Survey(Watch):
         self.waiting: list[Frame] = []  # returned, and W_O of their calls still to come
         self.sites: dict[int, Site] = {}
         self.replay: Replay | None = None
-        self.busy = False
         self.linear_uses: list[str] = []
         self.ran: dict[str, str] = {}
 
@@ -132,6 +131,32 @@ class Survey(Watch):
         frame.calls.append(Opened(self.count, self.names[id(module)], _is_cross(frame, asked), asked, attended))
         self.count += 1
         return attended.output
+
+    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+        """A product of weights with values: a call, if its rows are weights and its heads can be counted."""
+        with self._own_work():
+            around = [frame.module for frame in reversed(self.stack)]
+            heads = heads_of(shape, around, weights) if are_rows(weights) else None
+            if heads is None:
+                return None
+            if self.replay is not None:
+                return self.replay.words.pop(0).flatten(0, 1)
+            return self._overheard(asked_of(weights, value, heads), said.unflatten(0, (-1, heads)), said)
+
+    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+        if named["query"].dim() != 4:
+            return None
+        if self.replay is not None:
+            return self.replay.words.pop(0)
+        with self._own_work():
+            return self._overheard(fused(named, self.taken_apart), said, said)
+
+    def _overheard(self, asked: Asked, z: Said, said: Tensor) -> Tensor:
+        frame = self.stack[-1]
+        attended = replace(self.compute(asked), output=z)
+        frame.calls.append(Opened(self.count, frame.name, _is_cross(frame, asked), asked, attended, z.shape[1]))
+        self.count += 1
+        return said
 
     def _enter(self, name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -196,10 +221,11 @@ class Survey(Watch):
         """What W_O reads when the chosen heads say something else."""
         words = [said_otherwise(call.attended.output, chosen) for call in frame.calls]
         self.replay = replay = Replay(words, frame.found.module, frame.found.turn_in_frame)
+        before, self.busy = self.busy, False
         try:
             frame.module(*frame.args, **frame.kwargs)
         finally:
-            self.replay = None
+            self.replay, self.busy = None, before
         if replay.read is None:
             raise ModelError(f"{frame.name} must do the same when it runs again, got another way through it. Its heads cannot be told apart.")
         return replay.read
@@ -219,7 +245,7 @@ class Survey(Watch):
             shapes = [shape_of(call.attended.output) for call in frame.calls]
             reads, writes = apart(found.read, output, shapes), whole(found.written, output, shapes)
         for call, read, written in zip(frame.calls, reads, writes, strict=True):
-            self.sites[call.index] = Site(call.index, call.module, call.cross, output, refusal)
+            self.sites[call.index] = Site(call.index, call.module, call.cross, output, refusal, call.heads)
             self.wish.listener(Heard(call.index, call.asked, call.attended, read, written))
         frame.calls = []
 
@@ -233,7 +259,7 @@ class Survey(Watch):
             )
         if not callers:
             raise UnseenAttention(
-                f"a model must call transformers' attention interface, got no call from {type(self.twin).__name__}. It has no softmax attention that headwise can show."
+                f"a model must call transformers' attention interface, got no call from {type(self.twin).__name__}. It has no attention to show."
             )
 
     def _notes(self) -> tuple[str, ...]:
@@ -241,15 +267,6 @@ class Survey(Watch):
         callers = {site.module for site in self.sites.values()}
         silent = [name for name, kind in self.ran.items() if ATTENTION.search(kind) and not any(_related(name, caller) for caller in callers)]
         return (f"{listed(silent)}: attention without a softmax, which has no weights to show",) if silent else ()
-
-    @contextmanager
-    def _own_work(self) -> Iterator[None]:
-        """While our own code runs, the lookout does not look."""
-        before, self.busy = self.busy, True
-        try:
-            yield
-        finally:
-            self.busy = before
 
 
 def _width(frame: Frame) -> int:

@@ -71,10 +71,7 @@ def attention(
         keywords=keywords,
         taken_apart=TakenApart() if watch is None else watch.taken_apart,
     )
-    if watch is None:
-        z = compute(asked.query, asked.key, asked.value, asked.call).output
-    else:
-        z = watch.attend(module, asked)
+    z = compute(asked.query, asked.key, asked.value, asked.call).output if watch is None else watch.attend(module, asked)
     return z.transpose(1, 2).contiguous(), None
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-
 ATOMS = (bool, int, float, str, torch.Tensor)
 
 

@@ -1,7 +1,8 @@
 """One pass of a twin, listened to: each attention call with what W_O then reads of it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +14,10 @@ from headwise.attention.attend import compute
 from headwise.attention.spec import Attended
 from headwise.axes import Float, Int, Output, Tensor
 from headwise.models.layout import Layout, apart, whole
+from headwise.models.overheard import asked_of, fused
 from headwise.models.reading import Asked, TakenApart
 from headwise.models.tap import running
+from headwise.models.unseen import Lookout
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +37,11 @@ class Heard:
     written: Float[Tensor, "B T M"] | None
 
 
-class LayoutChanged(Exception):  # noqa: N818 - not an error: the model took another way, and is surveyed again
-    """The calls of this pass are not those that the layout lists."""
+class LayoutChanged(Exception):
+    """The calls of this pass are not those that the layout lists: no error, the model is surveyed again."""
 
 
-class _Enough(Exception):  # noqa: N818
+class _Enough(Exception):
     """Everything wanted has been heard: the rest of the pass need not run."""
 
 
@@ -78,6 +81,7 @@ class Watch:
         self.count = 0
         self.turns: Counter[str] = Counter()
         self.open: dict[int, tuple[Asked, Attended]] = {}
+        self.busy = False
         self.left = None if wish.calls is None else _with_companions(layout, wish.calls)
 
     def run(self) -> Any:
@@ -89,13 +93,52 @@ class Watch:
         for name in {output.module for output in self.layout.by_output.values()}:
             self.twin.get_submodule(name).register_forward_hook(self._leaf(name), with_kwargs=True)
         try:
-            with running(self), torch.inference_mode(False), torch.no_grad():
+            with running(self), torch.inference_mode(False), torch.no_grad(), self._ear():
                 outputs = self.twin(**self.inputs)
         except _Enough:
             return None
         if self.count != len(self.layout.sites):
             raise LayoutChanged
         return outputs
+
+    def _ear(self) -> Any:
+        """Listens to operators, where the layout has attention that the model computes itself."""
+        if all(site.heads is None for site in self.layout.sites):
+            return nullcontext()
+        return Lookout(self, [*self.twin.parameters(), *self.twin.buffers()])
+
+    def where(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+        """A product of weights with values: a call, if the layout has one here that fits."""
+        site = self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
+        if site is None or site.heads is None or weights.shape[0] % site.heads:
+            return None
+        with self._own_work():
+            return self._overheard(asked_of(weights, value, site.heads), said.unflatten(0, (-1, site.heads)), said)
+
+    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+        site = self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
+        if site is None or site.heads is None:
+            return None
+        with self._own_work():
+            return self._overheard(fused(named, self.taken_apart), said, said)
+
+    def _overheard(self, asked: Asked, z: Output, said: Tensor) -> Tensor:
+        index = self.count
+        self.count += 1
+        self._remember(index, asked, replace(self.compute(asked), output=z))
+        return said
+
+    @contextmanager
+    def _own_work(self) -> Iterator[None]:
+        """While our own code runs, the lookout does not look."""
+        before, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = before
 
     def has(self, module: nn.Module) -> bool:
         return id(module) in self.names
@@ -106,12 +149,16 @@ class Watch:
         self.count += 1
         if index >= len(self.layout.sites) or self.layout.sites[index].module != self.names[id(module)]:
             raise LayoutChanged
-        attended = self.compute(asked)
+        with self._own_work():
+            attended = self.compute(asked)
+            self._remember(index, asked, attended)
+        return attended.output
+
+    def _remember(self, index: int, asked: Asked, attended: Attended) -> None:
         if self.left is None or index in self.left:
             self.open[index] = (asked, attended)
             if self.layout.sites[index].output is None:
                 self.tell(index, None, None)
-        return attended.output
 
     def compute(self, asked: Asked) -> Attended:
         segments = self.wish.segments
@@ -139,10 +186,11 @@ class Watch:
                 return
             if not any(index in self.open for index in output.calls):
                 return
-            shapes = [shape_of(self.open[index][1].output) for index in output.calls]
-            reads = apart(args[0] if args else kwargs["input"], output, shapes)
-            for index, read, write in zip(output.calls, reads, whole(result, output, shapes), strict=True):
-                self.tell(index, read, write)
+            with self._own_work():
+                shapes = [shape_of(self.open[index][1].output) for index in output.calls]
+                reads = apart(args[0] if args else kwargs["input"], output, shapes)
+                for index, read, write in zip(output.calls, reads, whole(result, output, shapes), strict=True):
+                    self.tell(index, read, write)
 
         return hook
 

@@ -1,0 +1,132 @@
+"""What becomes of one model type when headwise opens it: right, right without writes, refused, or not attention."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+import headwise as hw
+from benchmarks.tiny import build, known, seeded
+from headwise.errors import HeadwiseError, UnseenAttention, WritesRefused
+
+WEIGHTS = 5e-5  # float32 scores of eager attention differ by their rounding
+
+
+def judged(name: str) -> dict[str, Any]:
+    """Build a type, run it, and say what is right; `verdict` is one of VERDICTS, `reason` says why not more."""
+    start = time.perf_counter()
+    if "missing" in known()[name]:
+        return {"type": name, "verdict": "not built", "reason": known()[name]["missing"]}
+    try:
+        hf, given = build(name)
+        theirs, own = _eager(hf, given)
+    except Exception as error:  # noqa: BLE001 - whatever a model's own code stumbles over
+        return {"type": name, "verdict": "not built", "reason": _line(error)}
+    found = {"type": name, "class": type(hf).__name__, **_opened(hf, given, theirs)}
+    if own:
+        found["eager"] = own
+    return found | {"seconds": round(time.perf_counter() - start, 2)}
+
+
+VERDICTS = ("right", "right without writes", "refused", "not attention", "wrong", "failed", "not built")
+
+
+def _opened(hf: Any, given: dict[str, Any], theirs: list[torch.Tensor]) -> dict[str, Any]:
+    seeded()
+    try:
+        run = hw.open_model(hf).run(given)
+    except UnseenAttention as error:
+        return {"verdict": "not attention" if "no softmax attention" in str(error) else "refused", "reason": str(error)}
+    except HeadwiseError as error:
+        return {"verdict": "refused", "reason": str(error)}
+    except Exception as error:  # noqa: BLE001 - a fault of ours, to be shown in the table
+        return {"verdict": "failed", "reason": _line(error)}
+    try:
+        return _told(run, theirs)
+    except Exception as error:  # noqa: BLE001
+        return {"verdict": "failed", "reason": _line(error)}
+
+
+def _told(run: "hw.Run", theirs: list[torch.Tensor]) -> dict[str, Any]:
+    proof = run.proof
+    failures = [str(verdict) for verdict in proof.verdicts if verdict.holds is False]
+    refusals = list(_refusals(run))
+    apart, matched = _apart(run, theirs)
+    wrong = "; ".join(failures) or (f"weights differ from eager's by {apart:.2g}" if apart > WEIGHTS else "")
+    calls = sum(part.sizes["layer"] for part in run.parts.values())
+    return {
+        "verdict": "wrong" if wrong else "right without writes" if refusals else "right",
+        "reason": wrong or "; ".join(refusals),
+        "calls": calls,
+        "parts": list(run.parts),
+        "written": calls - len(refusals),
+        "eager": {"attentions": len(theirs), "matched": matched, "apart": apart},
+        "proof": {verdict.name: [verdict.residual, verdict.allowed] for verdict in proof.verdicts},
+        "notes": list(run.notes),
+    }
+
+
+def _refusals(run: "hw.Run") -> Iterator[str]:
+    for part in run.parts:
+        try:
+            run.writes_of(part)
+        except WritesRefused as error:
+            yield str(error)
+
+
+def _apart(run: "hw.Run", theirs: list[torch.Tensor]) -> tuple[float, int]:
+    """How far weights are from those that eager attention returns, each matched with the nearest of its shape."""
+    ours = [x for part in run.parts for x in _weights(run, part)]
+    worst, matched, used = 0.0, 0, set()
+    for tensor in theirs:
+        near = [(_difference(x, tensor), i) for i, x in enumerate(ours) if i not in used and x.shape == tensor.shape]
+        if near:
+            distance, index = min(near)
+            used.add(index)
+            worst, matched = max(worst, distance), matched + 1
+    return worst, matched
+
+
+def _weights(run: "hw.Run", part: str) -> Iterator[torch.Tensor]:
+    """[B, H, T, S] of each layer of a part."""
+    for place in run._facts.places:
+        if place.part == part:
+            rows = [[run.weights(place.layer, head, batch=row, part=part) for head in range(place.heads)] for row in range(place.batch)]
+            yield torch.stack([torch.stack(heads) for heads in rows])
+
+
+def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    known = ~ours.isnan() & theirs.isfinite()
+    return float((ours - theirs)[known].abs().max()) if bool(known.any()) else 0.0
+
+
+def _eager(hf: Any, given: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:
+    """The attentions that the model itself returns, and why it returns none."""
+    with torch.no_grad():
+        seeded()
+        hf(**given)
+        try:
+            seeded()
+            found = hf(**given, output_attentions=True)
+        except Exception as error:  # noqa: BLE001 - many models do not take the argument
+            return [], _line(error)
+    return [x for x in _attentions(found) if x.dim() == 4 and x.shape[-1] > 1], ""
+
+
+def _attentions(found: Any, inside: bool = False) -> Iterator[torch.Tensor]:
+    if isinstance(found, torch.Tensor):
+        if inside and found.is_floating_point():
+            yield found
+    elif isinstance(found, Mapping):
+        for name, x in found.items():
+            if "past_key_values" not in name:
+                yield from _attentions(x, inside or ("attention" in name and "mask" not in name))
+    elif isinstance(found, list | tuple):
+        for x in found:
+            yield from _attentions(x, inside)
+
+
+def _line(error: Exception) -> str:
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {said}"[:300]
