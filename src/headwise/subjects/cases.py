@@ -1,0 +1,84 @@
+"""The suite's problems one by one, for a test runner of one's own."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headwise.proof.call_way import CallWay
+from headwise.proof.law import Law, Level
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+from headwise.proof.subject import Refused
+from headwise.subjects.definition import DEFINITION
+from headwise.subjects.find import find
+from headwise.subjects.laws import law, laws
+from headwise.subjects.watch import Misbehaved, Watched
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One law on one problem.
+
+    Attributes:
+        law: its name; "definition" for the formula itself.
+        problem: the input.
+        number: among the problems of the law.
+    """
+
+    law: str
+    problem: Problem | LayerProblem
+    number: int = 0
+
+    @property
+    def __name__(self) -> str:
+        """What pytest shows."""
+        return f"{self.law}-{self.number}"
+
+    def holds(self, subject: Any, **arguments: Any) -> None:
+        """Judge a subject, given in any way that `hw.check` takes.
+
+        Raises:
+            AssertionError: the law falls; the message says what came and what is right.
+
+        Example:
+            >>> import headwise as hw
+            >>> hw.cases()[0].holds(hw.attend)
+        """
+        entry = self._law()
+        for found in find(subject, arguments):
+            watched = Watched(found.subject)
+            if watched.level not in entry.levels or not entry.needs <= watched.honours or (watched.level == "layer") != isinstance(self.problem, LayerProblem):
+                continue
+            try:
+                finding = entry.judge(watched, self.problem)
+            except Refused:
+                continue
+            except Misbehaved as odd:
+                raise AssertionError(str(odd)) from None
+            if finding is not None:
+                raise AssertionError(
+                    f"{entry.statement} {finding.why} got {_at(finding.got, finding.where)}, right {_at(finding.right, finding.where)} at {finding.where}"
+                )
+
+    def _law(self) -> Law:
+        return DEFINITION if self.law == "definition" else law(self.law)
+
+
+def cases(level: Level = "quick") -> list[Case]:
+    """Every law on every problem that an attention of q, k and v can be asked: `@pytest.mark.parametrize("case", hw.cases())`.
+
+    Args:
+        level: "quick" or "full".
+    """
+    knows_all = CallWay()
+    found = []
+    for name, entry in laws().items():
+        if "call" in entry.levels and entry.needs <= knows_all.honours:
+            problems = [problem for problem in entry.problems(knows_all, level) if isinstance(problem, Problem)]
+            found += [Case(name, problem, number) for number, problem in enumerate(problems)]
+    return found
+
+
+def _at(tensor: torch.Tensor | None, where: tuple[int, ...]) -> str:
+    return "nothing" if tensor is None else f"{float(tensor[where]):.6g}" if where and tensor.dim() == len(where) else str(tensor.tolist())

@@ -1,0 +1,86 @@
+"""A failure as a test function, ready to be pasted, that fails until the fault is mended."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from headwise.proof.answer import PLAINLY
+from headwise.proof.finding import Finding
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+from headwise.proof.rounding import allowed
+from headwise.proof.subject import Subject
+from headwise.proof.written import written
+from headwise.subjects.call import Spelling
+
+
+def pasted(name: str, law: str, statement: str, judged: Problem | LayerProblem, finding: Finding, subject: Subject, arguments: Mapping[str, Any]) -> str:
+    """A test that calls the subject as its users do where that says all; else one that asks the law again.
+
+    Args:
+        name: of the subject, as `hw.check` finds it again.
+        judged: the problem that the law was asked about.
+        arguments: with which the subject was made.
+    """
+    spelling = _spelled(subject, finding)
+    title = f"test_{_word(name.rpartition(':')[2])}_{law}"
+    if spelling is not None:
+        return _by_call(title, statement, spelling, finding.problem, subject)
+    return _by_law(title, name, law, statement, judged, arguments)
+
+
+def _spelled(subject: Subject, finding: Finding) -> Spelling | None:
+    """The call, where it alone shows the fault: an output that is not what the formula gives."""
+    problem, spelled = finding.problem, getattr(subject, "spelled", None)
+    if spelled is None or isinstance(problem, LayerProblem) or finding.how != PLAINLY or finding.got is None or finding.right is None:
+        return None
+    right = problem.right(subject.conventions).output
+    if finding.right.shape != right.shape or not torch.allclose(finding.right.double(), right, rtol=1e-4, atol=1e-6, equal_nan=True):
+        return None
+    return spelled(problem, finding.how)
+
+
+def _by_call(title: str, statement: str, spelling: Spelling, problem: Problem, subject: Subject) -> str:
+    right = problem.right(subject.conventions).output.to(problem.query.dtype)
+    room = float(allowed(problem, subject.conventions).output.nan_to_num().max())
+    tensors = [f"    {name} = {written(tensor)}" for name, tensor in spelling.tensors.items()]
+    lines = [
+        "import torch",
+        *spelling.imports,
+        "",
+        "",
+        f"def {title}():",
+        f'    """{statement}"""',
+        *tensors,
+        f"    output = {spelling.call}",
+        f"    right = {written(right)}",
+        f"    torch.testing.assert_close(output, right, rtol=0, atol={room:.2g}, equal_nan=True)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _by_law(title: str, name: str, law: str, statement: str, judged: Problem | LayerProblem, arguments: Mapping[str, Any]) -> str:
+    kind = type(judged)
+    imports = {f"from {kind.__module__} import {kind.__name__}"}
+    if isinstance(judged, LayerProblem):
+        imports |= {f"from {type(part).__module__} import {type(part).__name__}" for part in (judged.learned, judged.position)}
+    given = "".join(f", {key}={value!r}" for key, value in arguments.items())
+    lines = [
+        "import torch",
+        "",
+        "import headwise as hw",
+        *sorted(imports),
+        "",
+        "",
+        f"def {title}():",
+        f'    """{statement}"""',
+        f"    problem = {judged!r}",
+        f"    hw.Case({law!r}, problem).holds({name!r}{given})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _word(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_").lower() or "attention"

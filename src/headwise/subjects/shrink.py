@@ -1,0 +1,254 @@
+"""A failing problem made smaller, step by step, as long as it fails in the same way."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headwise.axes import Tensor
+from headwise.errors import HeadwiseError
+from headwise.proof.fit import USUAL
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+
+AnyProblem = Problem | LayerProblem
+FEW = 48  # numbers of a tensor that are worth taking one by one
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to try.
+
+    Attributes:
+        tries: problems that may be judged, so that a run gives the same on a slow machine.
+        seconds: after which it ends all the same.
+    """
+
+    tries: int
+    seconds: float
+
+
+class Shrinker:
+    """The smallest problem so far, and what is left of the effort."""
+
+    def __init__(self, problem: AnyProblem, fails: Callable[[AnyProblem], bool], effort: Effort) -> None:
+        self.problem, self.fails = problem, fails
+        self.weight = weight(problem)
+        self.tries, self.end = effort.tries, time.monotonic() + effort.seconds
+
+    @property
+    def spent(self) -> bool:
+        return self.tries <= 0 or time.monotonic() > self.end
+
+    def take(self, candidate: AnyProblem) -> bool:
+        """Take a smaller problem if it fails too."""
+        if self.spent:
+            return False
+        try:
+            lighter = weight(candidate)
+            if lighter >= self.weight:
+                return False
+            self.tries -= 1
+            if not self.fails(candidate):
+                return False
+        except (HeadwiseError, IndexError, RuntimeError, ValueError, ZeroDivisionError):
+            return False  # the step led to no problem at all
+        self.problem, self.weight = candidate, lighter
+        return True
+
+    def take_first(self, steps: Callable[[AnyProblem], Iterable[AnyProblem]]) -> bool:
+        """Take the first that fails of these steps, and again, until none does."""
+        improved = False
+        while any(self.take(candidate) for candidate in steps(self.problem)):
+            improved = True
+        return improved
+
+
+def shrunk(problem: AnyProblem, fails: Callable[[AnyProblem], bool], effort: Effort) -> tuple[AnyProblem, bool]:
+    """The smallest problem that was found, and whether it is a least one: nothing can be taken from it without the failure going away.
+
+    Args:
+        fails: whether a problem fails in the same way; problems that make no sense may raise.
+    """
+    shrinker = Shrinker(problem, fails, effort)
+    improved = True
+    while improved and not shrinker.spent:
+        passes = [shrinker.take_first(steps) for steps in (fewer_options, shorter_axes, simpler_options)]
+        improved = simpler_numbers(shrinker) or any(passes)
+    return shrinker.problem, not shrinker.spent
+
+
+def weight(problem: AnyProblem) -> tuple[float, ...]:
+    """Smaller comes first: fewer numbers, fewer options, a mask that hides less, whole numbers, small ones."""
+    tensors = [tensor.detach().double().flatten() for tensor in problem.floats().values()]
+    numbers = torch.cat(tensors)
+    finite = numbers[numbers.isfinite()]
+    mask = 0 if problem.mask is None else problem.mask.numel() + int((~problem.mask).sum())
+    loose = [value for value in (problem.scale, problem.softcap, problem.window, problem.query_offset) if isinstance(value, int | float)]
+    oddness = sum(value != round(value) for value in loose) + sum(abs(value) for value in loose) / 1e3
+    whole = (finite != finite.round()).sum() + (~numbers.isfinite()).sum()
+    return (
+        len(numbers),
+        len(problem.options),
+        mask,
+        int(whole),
+        float(finite.abs().sum()) + float((finite < 0).sum()) / 8,
+        oddness,
+        float((finite * torch.arange(1, len(finite) + 1)).abs().sum()),
+    )
+
+
+def fewer_options(problem: AnyProblem) -> Iterator[AnyProblem]:
+    """Without one of its options."""
+    for name in problem.options:
+        if name in USUAL:
+            yield problem.having(**{name: USUAL[name]})
+        elif isinstance(problem, LayerProblem):
+            yield problem.having(**{name: LayerProblem.__dataclass_fields__[name].default})
+    if isinstance(problem, LayerProblem):
+        for name in ("b_q", "b_k", "b_v", "b_o", "sink"):
+            if getattr(problem.learned, name) is not None:
+                yield problem.having(**{name: None})
+
+
+def shorter_axes(problem: AnyProblem) -> Iterator[AnyProblem]:
+    """Half of an axis, or one index less."""
+    for axis in _axes(problem):
+        for kept in _parts(axis.length):
+            yield axis.keep(kept)
+
+
+def _parts(length: int) -> Iterator[list[int]]:
+    if length <= 1:
+        return
+    everything = list(range(length))
+    if length > 3:
+        yield everything[: length // 2]
+        yield everything[length // 2 :]
+    for index in reversed(everything):
+        yield everything[:index] + everything[index + 1 :]
+
+
+class _Axis:
+    def __init__(self, length: int, keep: Callable[[list[int]], AnyProblem]) -> None:
+        self.length, self.keep = length, keep
+
+
+def _axes(problem: AnyProblem) -> Iterator[_Axis]:
+    batch, heads, queries, keys = problem.shape
+    if isinstance(problem, LayerProblem):
+        together = problem.context is None
+        yield _Axis(batch, lambda kept: _planes(problem, 0, kept).having(x=problem.x[kept], **({} if together else {"context": problem.context[kept]})))
+        yield _Axis(queries, lambda kept: _tokens(problem, kept))
+        if not together:
+            yield _Axis(keys, lambda kept: _planes(problem, 3, kept).having(context=problem.context[:, kept]))
+        return
+    groups, ratio = problem.key.shape[1], heads // max(problem.key.shape[1], 1)
+    yield _Axis(batch, lambda kept: _planes(problem, 0, kept).having(**_each(problem, kept), **_offsets(problem, kept)))
+    yield _Axis(queries, lambda kept: _planes(problem, 2, kept).having(query=problem.query[:, :, kept]))
+    yield _Axis(keys, lambda kept: _planes(problem, 3, kept).having(key=problem.key[:, :, kept], value=problem.value[:, :, kept]))
+    if queries == keys:
+        yield _Axis(queries, lambda kept: _square(problem, kept))
+    if batch == 1:
+        yield _Axis(groups, lambda kept: _some_heads(problem, [g * ratio + r for g in kept for r in range(ratio)], kept))
+        yield _Axis(ratio, lambda kept: _some_heads(problem, [g * ratio + r for g in range(groups) for r in kept], list(range(groups))))
+        if problem.query.shape[3] == problem.value.shape[3]:
+            yield _Axis(problem.query.shape[3], lambda kept: problem.having(**{name: getattr(problem, name)[..., kept] for name in ("query", "key", "value")}))
+        yield _Axis(problem.query.shape[3], lambda kept: problem.having(query=problem.query[..., kept], key=problem.key[..., kept]))
+        yield _Axis(problem.query.shape[3], lambda kept: problem.having(query=2 * problem.query[..., kept], key=2 * problem.key[..., kept]))
+        yield _Axis(problem.value.shape[3], lambda kept: problem.having(value=problem.value[..., kept]))
+
+
+def _tokens(problem: LayerProblem, kept: list[int]) -> LayerProblem:
+    cut = _planes(problem, 2, kept)
+    if problem.context is None:
+        cut = _planes(cut, 3, kept)
+    return cut.having(x=problem.x[:, kept])
+
+
+def _square(problem: Problem, kept: list[int]) -> Problem:
+    cut = _planes(_planes(problem, 2, kept), 3, kept)
+    return cut.having(**{name: getattr(problem, name)[:, :, kept] for name in ("query", "key", "value")})
+
+
+def _some_heads(problem: Problem, heads: list[int], groups: list[int]) -> Problem:
+    changes: dict[str, Tensor] = {"query": problem.query[:, heads], "key": problem.key[:, groups], "value": problem.value[:, groups]}
+    if problem.sink is not None:
+        changes["sink"] = problem.sink[heads]
+    return _planes(problem, 1, heads).having(**changes)
+
+
+def _each(problem: Problem, kept: list[int]) -> dict[str, Tensor]:
+    return {name: getattr(problem, name)[kept] for name in ("query", "key", "value")}
+
+
+def _offsets(problem: Problem, kept: list[int]) -> dict[str, Any]:
+    offset = problem.query_offset
+    if isinstance(offset, Tensor) and offset.dim():
+        return {"query_offset": offset[kept]}
+    return {"query_offset": [offset[row] for row in kept]} if isinstance(offset, list | tuple) else {}
+
+
+def _planes(problem: AnyProblem, axis: int, kept: list[int]) -> AnyProblem:
+    """The mask and the bias with some indices of an axis of [B, H, T, S]."""
+    changes = {}
+    for name in ("mask", "bias"):
+        plane = getattr(problem, name)
+        place = None if plane is None else axis - 4 + plane.dim()
+        if plane is not None and place >= 0 and plane.shape[place] > 1:
+            changes[name] = plane.index_select(place, torch.tensor(kept, device=plane.device))
+    return problem.having(**changes) if changes else problem
+
+
+def simpler_options(problem: AnyProblem) -> Iterator[AnyProblem]:
+    """Numbers near 0 for numbers, a mask for fewer axes, True for False."""
+    for name, values in {"scale": (1.0, -1.0, 0.0), "softcap": (1.0, 2.0), "window": (1, 2, (0, 0), (1, None)), "query_offset": (0, 1)}.items():
+        if getattr(problem, name) is not None:
+            yield from (problem.having(**{name: value}) for value in values if getattr(problem, name) != value)
+    for name in ("mask", "bias"):
+        plane = getattr(problem, name)
+        if plane is None:
+            continue
+        for axis, length in enumerate(plane.shape):
+            if length > 1:
+                yield problem.having(**{name: plane.narrow(axis, 0, 1)})
+    if problem.mask is not None and problem.mask.numel() <= 64:
+        for index in (~problem.mask).nonzero().tolist():
+            mask = problem.mask.clone()
+            mask[tuple(index)] = True
+            yield problem.having(mask=mask)
+
+
+def simpler_numbers(shrinker: Shrinker) -> bool:
+    """Whole tensors of 0, 1 or whole numbers, then number by number; whether anything became simpler."""
+    improved = False
+    for name in shrinker.problem.floats():
+        tensor = shrinker.problem.floats()[name].detach()
+        strange = ~tensor.isfinite()
+        whole = (torch.zeros_like(tensor), torch.ones_like(tensor), _counted(tensor), tensor.round(), tensor.trunc()) if tensor.numel() else ()
+        improved |= any(shrinker.take(shrinker.problem.having(**{name: torch.where(strange, tensor, simple)})) for simple in whole)
+    for name in shrinker.problem.floats():
+        if shrinker.problem.floats()[name].numel() <= FEW:
+            places = range(shrinker.problem.floats()[name].numel())
+            improved |= sum(_simpler_number(shrinker, name, place) for place in places) > 0
+    return improved
+
+
+def _simpler_number(shrinker: Shrinker, name: str, place: int) -> bool:
+    tensor = shrinker.problem.floats()[name].detach()
+    now = float(tensor.flatten()[place])
+    nearest = float(round(now)) if abs(now) < 1e6 else now
+    for number in dict.fromkeys((0.0, 1.0, 2.0, nearest, -1.0, abs(now))):
+        if number != now:
+            changed = tensor.clone(memory_format=torch.contiguous_format)
+            changed.view(-1)[place] = number
+            if shrinker.take(shrinker.problem.having(**{name: changed})):
+                return True
+    return False
+
+
+def _counted(tensor: Tensor) -> Tensor:
+    """1, 2, 3, …: no two alike."""
+    return torch.arange(1, tensor.numel() + 1, device=tensor.device).reshape(tensor.shape).to(tensor.dtype)

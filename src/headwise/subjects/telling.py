@@ -1,0 +1,143 @@
+"""A report in words, as JSON, and as JUnit XML."""
+
+import json
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from headwise.axes import Tensor
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+from headwise.proof.written import written
+from headwise.subjects.report import Failure, Report
+
+SHOWN = 64  # numbers of a tensor that are worth printing
+
+
+def to_json(report: Report) -> str:
+    """Strings, numbers, lists."""
+    return json.dumps(report.to_plain(), indent=2, allow_nan=False)
+
+
+def to_text(report: Report) -> str:
+    """What a terminal shows."""
+    return "\n".join(_lines(report))
+
+
+def headline(report: Report) -> str:
+    """The verdict in a line."""
+    wrong = sum(failure.severity == "wrong" for failure in report.failures)
+    fragile = len(report.failures) - wrong
+    what = "passed" if report.passed else "nothing could be tried" if not report.held and not report.failures else f"{wrong} wrong, {fragile} fragile"
+    return f"{report.subject}: {what}; {len(report.held)} laws hold on {sum(report.held.values())} problems; {report.calls} calls in {report.seconds:.1f} s"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield headline(report)
+    yield ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    for n, failure in enumerate(report.failures, 1):
+        yield ""
+        yield from _failure(n, failure)
+    noted = [finding for finding in report.findings if finding.severity == "convention"]
+    if noted:
+        yield from ("", "noted, no failure")
+        yield from (f"  {finding.law}: {finding.statement} {finding.finding.why}" for finding in noted)
+    if report.conventions:
+        yield from ("", "conventions, no failures")
+        yield from (f"  {stated.name} = {stated.value}  ({stated.known}) {stated.meaning}" for stated in report.conventions)
+    if report.not_tested:
+        yield from ("", "not tested")
+        yield from (f"  {name}: {why}" for name, why in report.not_tested.items())
+
+
+def _failure(n: int, failure: Failure) -> Iterator[str]:
+    code = f" {failure.code}" if failure.code else ""
+    yield f"{n}. {failure.severity}{code}: {failure.statement}"
+    rows = {"input": sizes(failure.finding.problem), **tensors(failure.finding.problem), **sides(failure)}
+    rows |= {"why": failure.finding.why, "smallest": failure.smallest}
+    if failure.likely is not None:
+        rows["looks like"] = f"{failure.likely.lie} ({failure.likely.attack})"
+        rows |= {"thread": "  ".join(failure.likely.threads)} if failure.likely.threads else {}
+    if failure.also:
+        rows["falls too"] = ", ".join(failure.also)
+    yield from (f"   {name:<11}{value}" for name, value in rows.items())
+    yield "   test"
+    yield from (f"      {line}".rstrip() for line in failure.test.splitlines())
+
+
+def sizes(problem: Problem | LayerProblem) -> str:
+    """The lengths of the axes and the options that are no tensors.
+
+    Example:
+        >>> import torch
+        >>> sizes(Problem(torch.ones(1, 2, 3, 4), torch.ones(1, 1, 5, 4), torch.ones(1, 1, 5, 6), causal=True))
+        'B 1 · H 2 · G 1 · T 3 · S 5 · D 4 · E 6   causal=True'
+    """
+    batch, heads, queries, keys = problem.shape
+    if isinstance(problem, LayerProblem):
+        model, _, width = problem.learned.w_q.shape
+        axes = {"B": batch, "H": heads, "G": problem.learned.w_k.shape[1], "T": queries, "S": keys, "M": model, "D": width, "E": problem.learned.w_v.shape[2]}
+    else:
+        axes = {"B": batch, "H": heads, "G": problem.key.shape[1], "T": queries, "S": keys, "D": problem.query.shape[3], "E": problem.value.shape[3]}
+    options = [f"{name}={written(value)}" for name, value in problem.options.items() if not isinstance(value, Tensor)]
+    dtype = str(next(iter(problem.floats().values())).dtype).removeprefix("torch.")
+    parts = [" · ".join(f"{name} {length}" for name, length in axes.items()), "" if dtype == "float32" else dtype, " ".join(options)]
+    return "   ".join(part for part in parts if part)
+
+
+def tensors(problem: Problem | LayerProblem) -> dict[str, str]:
+    """Every tensor that is short enough to be read."""
+    found = {**problem.floats(), **({} if problem.mask is None else {"mask": problem.mask})}
+    return {name: shown(tensor) for name, tensor in found.items()}
+
+
+def sides(failure: Failure) -> dict[str, str]:
+    """What was got and what is right: whole where it is short, else the worst number."""
+    found = failure.finding
+    if found.got is None or found.right is None:
+        return {}
+    if found.got.numel() <= SHOWN and found.right.numel() <= SHOWN:
+        return {"got": shown(found.got), "right": shown(found.right)}
+    at = list(found.where)
+    return {"got": f"{float(found.got[found.where]):.6g} at {at}", "right": f"{float(found.right[found.where]):.6g}"}
+
+
+def shown(tensor: Tensor) -> str:
+    """Its numbers, or its shape where they are too many."""
+    if tensor.numel() > SHOWN:
+        return f"{list(tensor.shape)} numbers, see the test"
+    return written_short(tensor.detach().cpu().tolist())
+
+
+def written_short(value: object) -> str:
+    """Nested numbers with as many digits as matter."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(written_short, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def to_junit(report: Report) -> str:
+    """A test suite with a case for every law; conventions and what was not tested as properties and skips."""
+    failures = {failure.law: failure for failure in report.findings}
+    fallen = {failure.law: failure for failure in report.failures}
+    names = [*report.held, *(law for law in failures if law not in report.held)]
+    counts = {"tests": len(names) + len(report.not_tested), "failures": len(fallen), "errors": 0, "skipped": len(report.not_tested)}
+    suite = ElementTree.Element("testsuite", {name: str(count) for name, count in counts.items()}, name=report.subject, time=f"{report.seconds:.3f}")
+    properties = ElementTree.SubElement(suite, "properties")
+    for stated in report.conventions:
+        ElementTree.SubElement(properties, "property", name=f"convention.{stated.name}", value=str(stated.value))
+    for name in names:
+        case = ElementTree.SubElement(suite, "testcase", classname=report.subject, name=name)
+        if name in fallen:
+            failure = fallen[name]
+            told = ElementTree.SubElement(case, "failure", type=failure.severity, message=failure.statement)
+            told.text = _legal("\n".join(_failure(1, failure)))
+    for name, why in report.not_tested.items():
+        case = ElementTree.SubElement(suite, "testcase", classname=report.subject, name=name)
+        ElementTree.SubElement(case, "skipped", message=why)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _legal(text: str) -> str:
+    """Without characters that XML cannot hold."""
+    return "".join(character for character in text if character in "\n\t" or ord(character) >= 32)

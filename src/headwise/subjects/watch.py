@@ -1,0 +1,186 @@
+"""A subject under watch: what it raises, prints, changes or gives back in the wrong shape is written down, and the rest goes on."""
+
+import io
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from headwise.axes import Tensor
+from headwise.errors import HeadwiseError
+from headwise.proof.answer import PLAINLY, Answer, How
+from headwise.proof.conventions import Conventions
+from headwise.proof.finding import Finding, Severity
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.problem import Problem
+from headwise.proof.subject import Refused, Subject
+
+Manner = Literal["raises", "hangs", "dies", "shape", "dtype", "changes_inputs", "prints"]
+
+MANNERS: dict[str, tuple[Severity, str]] = {
+    "raises": ("wrong", "What it takes it answers; what it cannot compute it refuses with NotImplementedError."),
+    "hangs": ("wrong", "An answer comes within the time limit of a call."),
+    "dies": ("wrong", "The process lives on after a call."),
+    "shape": ("wrong", "The output is [B, H, T, E], the weights are [B, H, T, S]."),
+    "dtype": ("wrong", "The output has the dtype of the query."),
+    "changes_inputs": ("wrong", "Inputs come back as they were."),
+    "prints": ("convention", "A call prints nothing."),
+}
+
+
+class Misbehaved(HeadwiseError, RuntimeError):
+    """A subject did not give an answer that can be judged.
+
+    Attributes:
+        manner: what it did instead.
+        how: it was called.
+    """
+
+    def __init__(self, manner: Manner, why: str, how: How = PLAINLY) -> None:
+        super().__init__(why)
+        self.manner: Manner = manner
+        self.how = how
+
+
+@dataclass(eq=False)
+class Watched:
+    """The same subject; every call is watched.
+
+    Attributes:
+        calls: so many were made.
+        noted: the first of each kind of bad manners that did not keep it from answering.
+        refused: what it said it cannot do, and on how many calls.
+    """
+
+    subject: Subject
+    calls: int = 0
+    noted: dict[str, Finding] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+
+    def __deepcopy__(self, known: dict) -> "Watched":
+        """A subject that was never called, where it can be had (a module is copied; the state of a function cannot be), written down in the same place."""
+        fresh = getattr(self.subject, "fresh", None)
+        return Watched(self.subject if fresh is None else fresh(), 0, self.noted, self.refused)
+
+    @property
+    def name(self) -> str:
+        return self.subject.name
+
+    @property
+    def level(self) -> Literal["call", "layer"]:
+        return self.subject.level
+
+    @property
+    def honours(self) -> frozenset[str]:
+        return self.subject.honours
+
+    @property
+    def conventions(self) -> Conventions:
+        return self.subject.conventions
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        return self.subject.dtypes
+
+    @property
+    def device(self) -> torch.device:
+        return self.subject.device
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.subject.paths
+
+    def attend(self, problem: Problem | LayerProblem, how: How = PLAINLY) -> Answer:
+        """The subject's answer.
+
+        Raises:
+            Refused: the subject says that it cannot compute this; NotImplementedError says so too.
+            Misbehaved: it raised, or what it gave is no answer.
+        """
+        self.calls += 1
+        before = Memory(problem)
+        with said() as words, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                answer = self.subject.attend(problem, how)
+            except (Refused, NotImplementedError) as refusal:
+                why = str(refusal) or type(refusal).__name__
+                self.refused[why] = self.refused.get(why, 0) + 1
+                raise Refused(why) from None
+            except Misbehaved:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a stranger's code raises is to be reported
+                raise Misbehaved("raises", raised(error), how) from None
+        for manner, finding in getattr(self.subject, "noted", {}).items():
+            self.noted.setdefault(manner, finding)
+        if before.changed():
+            before.restore()
+            self.note("changes_inputs", problem, how, "The tensors that were passed in hold other numbers after the call.")
+        if words.getvalue().strip():
+            self.note("prints", problem, how, f"It printed {words.getvalue().strip().splitlines()[0][:80]!r}.")
+        odd = _oddness(answer, problem, self.subject.conventions)
+        if odd is not None:
+            raise Misbehaved(*odd, how)
+        return answer
+
+    def note(self, manner: Manner, problem: Problem | LayerProblem, how: How, why: str) -> None:
+        """Write down what did not keep it from answering; the first of its kind only."""
+        self.noted.setdefault(manner, Finding(MANNERS[manner][0], problem, why, how=how, invariant=manner))
+
+
+class Memory:
+    """The bytes of every tensor of a problem, to be compared and put back."""
+
+    def __init__(self, problem: Problem | LayerProblem) -> None:
+        tensors = [*problem.floats().values(), *([] if problem.mask is None else [problem.mask])]
+        self.kept = [(memory, memory.clone()) for memory in map(_bytes, tensors)]
+
+    def changed(self) -> bool:
+        return not all(torch.equal(now, before) for now, before in self.kept)
+
+    def restore(self) -> None:
+        for now, before in self.kept:
+            now.copy_(before)
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """All the memory that a tensor looks at, whatever its strides."""
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.detach().untyped_storage())
+
+
+@contextmanager
+def said() -> Iterator[io.StringIO]:
+    """What is printed meanwhile."""
+    words = io.StringIO()
+    with redirect_stdout(words), redirect_stderr(words):
+        yield words
+
+
+def raised(error: BaseException) -> str:
+    """An error in a sentence, with the line of the stranger's code that raised it."""
+    words = (str(error).strip().splitlines() or ["no message"])[0][:200].rstrip(".")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/headwise/" not in frame.filename]
+    place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+    return f"It raises {type(error).__name__}: {words}{place}."
+
+
+def _oddness(answer: Answer, problem: Problem | LayerProblem, conventions: Conventions) -> tuple[Manner, str] | None:
+    """A wrong shape or dtype, in a sentence."""
+    batch, heads, queries, keys = problem.shape
+    if isinstance(problem, LayerProblem):
+        right, dtype = (batch, queries, problem.learned.w_o.shape[2]), problem.x.dtype
+    else:
+        right, dtype = (batch, heads, queries, problem.value.shape[3]), problem.query.dtype
+    if tuple(answer.output.shape) != right:
+        return "shape", f"The output is {list(answer.output.shape)} where {list(right)} is right."
+    if answer.output.dtype != dtype:
+        return "dtype", f"The output is {answer.output.dtype} where the query is {dtype}."
+    if answer.weights is not None:
+        right = (batch, queries, keys) if conventions.weights == "averaged" else (batch, heads, queries, keys)
+        if tuple(answer.weights.shape) != right:
+            return "shape", f"The weights are {list(answer.weights.shape)} where {list(right)} is right."
+    return None
