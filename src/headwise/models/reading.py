@@ -69,7 +69,7 @@ def read(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    scaling: float | None,
+    scaling: float | Tensor | None,
     dropout: float,
     is_causal: bool | None,
     unmasked_is_causal: bool,
@@ -97,7 +97,7 @@ def read(
     if isinstance(attention_mask, Told) and not attention_mask.rule.written:
         rule = attention_mask.rule
         _check_described(module, attention_mask, query, keys)
-        padding = _for_batch(rule.padding, query)
+        padding = None if rule.padding is None else rule.padding[:, :keys].expand(query.shape[0], -1)
         call = replace(call, mask=rule, offset=_offsets(query, rule.offset))
     elif attention_mask is not None:
         tensor = attention_mask.rule.whole() if isinstance(attention_mask, Told) else attention_mask
@@ -263,10 +263,6 @@ def _check_described(module: nn.Module, told: Told, query: Query, keys: int) -> 
         raise ModelError(f"the mask of {type(module).__name__} must fit batch, queries and keys {have}, got {[rule.batch, rule.queries, rule.keys]}.")
 
 
-def _for_batch(padding: Tensor | None, query: Query) -> Tensor | None:
-    return None if padding is None else padding.expand(query.shape[0], -1)
-
-
 def _plane(module: nn.Module, name: str, plane: Any, query: Query, keys: int) -> Tensor:
     """The tensor with 4 axes, each of full length or 1; keys that the call does not have are cut off, as eager attention does."""
     if not isinstance(plane, Tensor) or not (plane.is_floating_point() or plane.dtype == torch.bool):
@@ -276,4 +272,4 @@ def _plane(module: nn.Module, name: str, plane: Any, query: Query, keys: int) ->
     plane = plane.detach().reshape((1,) * (4 - plane.dim()) + tuple(plane.shape))[..., :keys] if plane.dim() <= 4 else plane
     if plane.dim() != 4 or any(have not in (1, need) for have, need in zip(plane.shape, full, strict=False)):
         raise ModelError(f"{name} of {type(module).__name__} must broadcast to [batch, heads, queries, keys] = {list(full)}, got {list(plane.shape)}.")
-    return plane
+    return plane.expand(-1, -1, -1, keys)

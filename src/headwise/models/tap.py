@@ -48,7 +48,7 @@ def attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    scaling: float | None = None,
+    scaling: float | Tensor | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
     **keywords: Any,

@@ -1,0 +1,42 @@
+"""Intervals are found exactly where rows see intervals, and whatever is seen lies inside."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.models import scan
+from headwise.models.scan import extent_of
+
+CPU = torch.device("cpu")
+
+
+def extent(mask):
+    return extent_of(lambda rows, keys: mask[:, :, rows, keys], *mask.shape[2:], CPU)
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1), st.floats(0, 1))
+def test_everything_seen_lies_inside_and_whole_means_all_inside_is_seen(b, t, s, seed, share):
+    mask = torch.rand(b, 1, t, s, generator=torch.Generator().manual_seed(seed)) < share
+    found = extent(mask)
+    key = torch.arange(s)
+    inside = (key >= found.first[..., None]) & (key < found.stop[..., None])
+    assert not (mask & ~inside).any()
+    assert found.whole == torch.equal(mask, inside)
+    alive = mask.any(-1)
+    assert torch.equal(mask.gather(-1, found.first[..., None])[..., 0], alive)
+    assert torch.equal(mask.gather(-1, (found.stop - 1).clamp(min=0)[..., None])[..., 0], alive)
+
+
+@pytest.mark.parametrize("cells", [1, 7, 1 << 20])
+def test_rows_are_looked_at_some_at_a_time(cells, monkeypatch):
+    monkeypatch.setattr(scan, "CELLS", cells)
+    mask = torch.ones(2, 1, 11, 7, dtype=torch.bool).tril(2)
+    found = extent(mask)
+    assert found.whole and found.first.eq(0).all()
+    assert found.stop[1, 0].tolist() == [3, 4, 5, 6, 7, 7, 7, 7, 7, 7, 7]
+
+
+def test_no_rows_and_no_keys():
+    assert extent_of(lambda rows, keys: torch.ones(1, 1, 0, 3, dtype=torch.bool), 0, 3, CPU).first.shape == (1, 1, 0)
+    assert extent_of(lambda rows, keys: torch.ones(1, 1, 3, 0, dtype=torch.bool), 3, 0, CPU).stop.tolist() == [[[0, 0, 0]]]
