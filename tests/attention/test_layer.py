@@ -207,6 +207,19 @@ def test_nothing_is_as_good_as_a_mask_of_ones_and_a_bias_of_zeros():
     assert torch.equal(plain, trace(x, learned, rules, Given(bias=torch.zeros(1, 1, 1, S, dtype=torch.float64))).out)
 
 
+def test_a_bias_of_minus_infinity_hides_as_a_mask_does():
+    layer = LAYERS["cross"]
+    x, learned, rules, given = layer.parts()
+    keep = torch.tensor([True, True, False, True, True, False, True])
+    bias = torch.zeros(S, dtype=torch.float64).masked_fill(~keep, -torch.inf)
+    spoilt = given.context.clone()
+    spoilt[:, 2] = torch.nan
+    masked, biased = (trace(x, learned, rules, Given(context=spoilt, **how)) for how in ({"mask": keep}, {"bias": bias}))
+    for name in ("seen", "scores", "weights", "z", "out"):
+        assert torch.equal(getattr(biased, name), getattr(masked, name)), name
+    agree(forward(x, learned, rules, Given(context=spoilt, bias=bias)).out, masked.out, layer.allowed("out", layer.trace()))
+
+
 @pytest.mark.parametrize("sizes", [(0, T), (B, 0)])
 def test_empty_sizes(sizes):
     _, learned, rules, _ = LAYERS["causal"].parts()
