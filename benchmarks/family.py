@@ -37,7 +37,7 @@ def _opened(hf: Any, given: dict[str, Any], theirs: list[torch.Tensor]) -> dict[
     try:
         run = hw.open_model(hf).run(given)
     except UnseenAttention as error:
-        return {"verdict": "not attention" if "no softmax attention" in str(error) else "refused", "reason": str(error)}
+        return {"verdict": "not attention" if "no attention to show" in str(error) else "refused", "reason": str(error)}
     except HeadwiseError as error:
         return {"verdict": "refused", "reason": str(error)}
     except Exception as error:  # noqa: BLE001 - a fault of ours, to be shown in the table

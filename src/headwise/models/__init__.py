@@ -10,7 +10,7 @@ What a run offers:
     run.statistics  the Dataset of the only part
       dims          batch, layer, head, query          ("received" has key for query; "segment" has one dim more, segment)
       variables     one a statistic: entropy, max_weight, peak, participation, distance, first, previous, self, sink ...
-      coords        layer_name (layer), token (batch, query), padding (batch, query): True where the query is padding
+      coords        layer_name (layer), key_heads (layer), token (batch, query), padding (batch, query): True where the query is padding
       missing       NaN (peak: -1) on padding queries and on heads that a layer lacks
     run.weights(layer, head, queries=slice, keys=slice, batch=0, part=None)                    Tensor [t, s]
     run.tile(layer, head, level, column, row, pool="max" | "mean", batch=0, part=None)         Tensor [up to 256, up to 256]

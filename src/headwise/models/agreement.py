@@ -8,11 +8,11 @@ from transformers import PreTrainedModel
 
 from headwise.axes import Tensor
 from headwise.errors import ModelError
-from headwise.models.session import Session, plain, tensors_of
+from headwise.models.session import Session, tensors_of
 from headwise.models.verdict import Verdict, Worst
 
 TIMES = 4  # the model's own sdpa and eager differ by so much; we may differ by so many times that
-ALONE = 1 << 8  # units of the last place of the largest output, where the model has one implementation only
+ALONE = 1 << 8  # units of the last place of the largest output, where the model has one implementation only, or both are the same code
 CELLS = 1 << 22  # numbers compared at once
 EAGER_BYTES = 4 << 30  # what eager attention may take for its scores
 
@@ -20,7 +20,7 @@ EAGER_BYTES = 4 << 30  # what eager attention may take for its scores
 def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
     """Compare the run's outputs with the model's own, by the model's own difference between two implementations."""
     hf, loaded = session.hf, session.hf.config._attn_implementation or "eager"
-    own = tensors_of(plain(hf, session.given, loaded))
+    own = tensors_of(session.plain(loaded))
     other = _other(session, "eager" if loaded != "eager" else "sdpa")
     against = f"{TIMES} times the difference between its own implementations" if other else f"the rounding of its only implementation, {loaded}"
     worst = Worst("model", f"the outputs are those of the model as it was loaded, within {against}")
@@ -30,8 +30,8 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
         real = _real(name, x, session.given)
         difference = furthest(x, own[name], real)
         size = furthest(own[name], torch.zeros(()).to(x).expand_as(x), real)
-        floor = size * torch.finfo(x.dtype).eps * (2 if other else ALONE if x.dtype.itemsize >= 4 else 16)
         yardstick = furthest(other[name], own[name], real) if other else 0.0
+        floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
         worst.see(difference, max(TIMES * yardstick, floor), name)
     return worst.verdict("it returns no numbers")
 
@@ -43,7 +43,7 @@ def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
     if implementation == "eager" and _eager_bytes(session.hf, session.given) > EAGER_BYTES:
         return None
     try:
-        return tensors_of(plain(session.hf, session.given, implementation))
+        return tensors_of(session.plain(implementation))
     except ModelError:
         return None  # some models name an implementation that they then refuse: gemma2 and sdpa
 

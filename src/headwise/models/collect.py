@@ -17,12 +17,12 @@ class Numbers:
     """What stays of a call whatever the memory budget.
 
     Attributes:
-        shape: [B, H, T, S].
+        shape: [B, H, G, T, S].
         lse: to see that a later pass is the same pass.
         padding: True where a key is a real token; None when the mask does not tell.
     """
 
-    shape: tuple[int, int, int, int]
+    shape: tuple[int, int, int, int, int]
     statistics: Mapping[str, Tensor]
     lse: Rows
     padding: Bool[Tensor, "B S"] | None
@@ -42,7 +42,7 @@ class Collector:
         if "first" in statistics and call.padding is not None:
             statistics["first"] = _on_first_token(statistics["first"], call)
         padding = None if call.padding is None else call.padding.cpu()
-        shape = (call.query.shape[0], call.query.shape[1], call.query.shape[2], call.key.shape[2])
+        shape = (*call.query.shape[:2], call.key.shape[1], call.query.shape[2], call.key.shape[2])
         self.numbers[heard.index] = Numbers(shape, statistics, call.lse, padding, heard.asked.notes)
         self.store.offer(heard.index, call)
 

@@ -42,6 +42,7 @@ def dataset(
         "head": range(heads),
         "query": range(first.queries),
         "layer_name": ("layer", [place.module for place in places]),
+        "key_heads": ("layer", [place.key_heads for place in places]),
         "token": (("batch", "query"), _words(tokens, first.batch, first.queries)),
         "padding": (("batch", "query"), padded),
     }

@@ -65,12 +65,14 @@ class Model:
         budget = bytes_of(memory)
         inputs = encode(self.hf, self.tokenizer, what)
         segments = _segments(self.hf, segments, names, inputs)
+        draws = torch.random.get_rng_state()
         outputs, layout, collector = self._observe(inputs, names, segments, budget)
+        drawn = None if torch.equal(draws, torch.random.get_rng_state()) else draws
         facts = self._facts(inputs, layout, collector)
         returned = tensors_of(outputs)
         room = budget - collector.store.bytes
         fits = sum(x.numel() * x.element_size() for x in returned.values()) <= room
-        return Run(facts, collector.store, Session(self.hf, inputs.given, layout), returned if fits else None)
+        return Run(facts, collector.store, Session(self.hf, inputs.given, layout, drawn), returned if fits else None)
 
     def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:
         """The first pass: with the layout of an earlier input of this kind, or else with a survey."""

@@ -20,12 +20,13 @@ class Place:
     cross: bool
     batch: int
     heads: int
+    key_heads: int
     queries: int
     keys: int
 
 
-def places(model: PreTrainedModel, sites: Sequence[Site], shapes: Sequence[tuple[int, int, int, int]]) -> list[Place]:
-    """The place of each call, given its [B, H, T, S].
+def places(model: PreTrainedModel, sites: Sequence[Site], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Place]:
+    """The place of each call, given its [B, H, G, T, S].
 
     A part is "self", "cross", "encoder.self", "vision_tower.self": the tower is the innermost PreTrainedModel around the
     calling module, by as much of its name as tells it from the others. Calls of one tower that differ in batch or length
@@ -37,7 +38,7 @@ def places(model: PreTrainedModel, sites: Sequence[Site], shapes: Sequence[tuple
     known: dict[str, list[tuple[int, int, int]]] = {}
     layers: Counter[str] = Counter()
     found = []
-    for site, home, (b, h, t, s) in zip(sites, homes, shapes, strict=True):
+    for site, home, (b, h, g, t, s) in zip(sites, homes, shapes, strict=True):
         cross = site.cross or t != s
         part = ".".join(word for word in (towers[home], "cross" if cross else "self") if word)
         stages = known.setdefault(part, [])
@@ -45,7 +46,7 @@ def places(model: PreTrainedModel, sites: Sequence[Site], shapes: Sequence[tuple
             stages.append((b, t, s))
         stage = stages.index((b, t, s))
         part = part if stage == 0 else f"{part}.{stage + 1}"
-        found.append(Place(site.index, site.module, part, layers[part], cross, b, h, t, s))
+        found.append(Place(site.index, site.module, part, layers[part], cross, b, h, g, t, s))
         layers[part] += 1
     return found
 

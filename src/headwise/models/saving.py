@@ -194,7 +194,7 @@ def _kept(tensors: dict[str, Tensor], told: dict[str, Any], numbers: Numbers) ->
 
 
 def _numbers(place: Place, names: Sequence[str], tensors: dict[str, Tensor]) -> Numbers:
-    shape = (place.batch, place.heads, place.queries, place.keys)
+    shape = (place.batch, place.heads, place.key_heads, place.queries, place.keys)
     return Numbers(shape, {name: tensors[f"{place.index}.{name}"] for name in names}, tensors[f"{place.index}.lse"], None, ())
 
 

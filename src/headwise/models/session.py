@@ -1,9 +1,11 @@
 """A model and one input: the pass over it can be run again, to the same numbers, for what was not kept."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -12,6 +14,7 @@ from headwise.errors import HeadwiseError, ModelError
 from headwise.models.layout import Layout
 from headwise.models.survey import Survey
 from headwise.models.tap import NAME, register
+from headwise.models.torch_attention import listen
 from headwise.models.twin import twin
 from headwise.models.watch import Heard, LayoutChanged, Watch, Wish
 
@@ -24,24 +27,43 @@ class Session:
         hf: the model; passes run on twins of it.
         given: the model's keyword arguments.
         layout: of the calls, as the first pass drew it.
+        draws: the state of torch's random numbers before the first pass, for a model that draws some in eval mode too.
     """
 
     hf: PreTrainedModel
     given: Mapping[str, Any]
     layout: Layout
+    draws: Tensor | None = None
 
     def again(self, listener: Callable[[Heard], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
         """Run the pass again and tell of these calls; the model's output, or None when it ended after the last of them."""
-        return passed(self.hf, self.given, self.layout, Wish(statistics, listener, calls))
+        with drawing(self.draws):
+            return passed(self.hf, self.given, self.layout, Wish(statistics, listener, calls))
+
+    def plain(self, implementation: str) -> Any:
+        """The model's output with another attention implementation."""
+        with drawing(self.draws):
+            return plain(self.hf, self.given, implementation)
 
     def module(self, name: str) -> nn.Module:
         return self.hf.get_submodule(name)
 
 
+@contextmanager
+def drawing(draws: Tensor | None) -> Iterator[None]:
+    """Let a pass draw the random numbers that an earlier one drew, where it drew any, and put the state back."""
+    if draws is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=()):
+        torch.random.set_rng_state(draws)
+        yield
+
+
 def surveyed(hf: PreTrainedModel, given: Mapping[str, Any], wish: Wish) -> tuple[Any, Layout]:
     """The model's output, and the layout of its calls, from a pass in which every module and operator is watched."""
     register()
-    survey = Survey(twin(hf, NAME), given, wish, unmasked_is_causal(hf))
+    survey = Survey(_listening(hf), given, wish, unmasked_is_causal(hf))
     return _explained(hf, survey.run)
 
 
@@ -52,13 +74,18 @@ def passed(hf: PreTrainedModel, given: Mapping[str, Any], layout: Layout, wish: 
         LayoutChanged: the model took another way than the layout says.
     """
     register()
-    return _explained(hf, Watch(twin(hf, NAME), layout, given, wish, unmasked_is_causal(hf)).run)
+    return _explained(hf, Watch(_listening(hf), layout, given, wish, unmasked_is_causal(hf)).run)
+
+
+def _listening(hf: PreTrainedModel) -> PreTrainedModel:
+    """A twin whose attention calls our function, torch's own modules too."""
+    found = twin(hf, NAME)
+    listen(found)
+    return found
 
 
 def plain(hf: PreTrainedModel, given: Mapping[str, Any], implementation: str) -> Any:
     """The model's output with another attention implementation, in eval mode."""
-    import torch
-
     with torch.inference_mode(False), torch.no_grad():
         return _explained(hf, lambda: twin(hf, implementation)(**given))
 
@@ -70,7 +97,8 @@ def unmasked_is_causal(hf: PreTrainedModel) -> bool:
 
 def tensors_of(outputs: Any) -> dict[str, Tensor]:
     """The tensors that a model returned, by name; its caches and lists left out."""
-    return {name: x.detach() for name, x in outputs.items() if isinstance(x, Tensor)}
+    named = outputs if isinstance(outputs, Mapping) else {f"output {i}": x for i, x in enumerate(outputs if isinstance(outputs, list | tuple) else [outputs])}
+    return {name: x.detach() for name, x in named.items() if isinstance(x, Tensor)}
 
 
 def _explained(hf: PreTrainedModel, run: Callable[[], Any]) -> Any:

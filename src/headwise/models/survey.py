@@ -116,8 +116,8 @@ class Survey(Watch):
             outputs = self.twin(**self.inputs)
         for frame in self.waiting:
             self._decide(frame, None, f"no Linear or Conv1D after it reads H x E = {_width(frame)} numbers a token")
-        self._check(lookout)
-        return outputs, Layout(tuple(self.sites[index] for index in range(self.count)), self._notes())
+        notes = self._check(lookout)
+        return outputs, Layout(tuple(self.sites[index] for index in range(self.count)), notes)
 
     def where(self) -> tuple[tuple[str, str], ...]:
         return tuple((frame.name, type(frame.module).__name__) for frame in self.stack)
@@ -153,7 +153,7 @@ class Survey(Watch):
 
     def _overheard(self, asked: Asked, z: Said, said: Tensor) -> Tensor:
         frame = self.stack[-1]
-        attended = replace(self.compute(asked), output=z)
+        attended = replace(self.compute(asked), output=z.clone())  # the model may add to it in place
         frame.calls.append(Opened(self.count, frame.name, _is_cross(frame, asked), asked, attended, z.shape[1]))
         self.count += 1
         return said
@@ -249,24 +249,26 @@ class Survey(Watch):
             self.wish.listener(Heard(call.index, call.asked, call.attended, read, written))
         frame.calls = []
 
-    def _check(self, lookout: Lookout) -> None:
+    def _check(self, lookout: Lookout) -> tuple[str, ...]:
+        """Refuse attention that could not be read; note what calls itself attention and has no weights to show."""
         callers = [site.module for site in self.sites.values()]
-        missed = unseen(lookout, callers)
+        missed, other = unseen(lookout, callers)
         if missed:
             raise UnseenAttention(
-                f"all attention of a model must pass through transformers' attention interface, got {len(missed)} modules of {type(self.twin).__name__} "
-                f"that compute their own: {listed(missed)}. Their heads would be missing, so this model cannot be opened yet."
+                f"attention of a model must have weights whose rows add up to 1 and that multiply values, got {len(missed)} modules of "
+                f"{type(self.twin).__name__} where they do not: {listed(missed)}. Their heads would be missing, so this model cannot be opened yet."
+            )
+        if not callers and other:
+            raise UnseenAttention(
+                f"attention of a model must multiply values with its weights as a matrix, got {len(other)} modules of {type(self.twin).__name__} "
+                f"that do something else: {listed(other)}. It has no weights of queries over keys to show."
             )
         if not callers:
-            raise UnseenAttention(
-                f"a model must call transformers' attention interface, got no call from {type(self.twin).__name__}. It has no attention to show."
-            )
-
-    def _notes(self) -> tuple[str, ...]:
-        """What calls itself attention, ran, and has no weights to show."""
-        callers = {site.module for site in self.sites.values()}
-        silent = [name for name, kind in self.ran.items() if ATTENTION.search(kind) and not any(_related(name, caller) for caller in callers)]
-        return (f"{listed(silent)}: attention without a softmax, which has no weights to show",) if silent else ()
+            raise UnseenAttention(f"a model must compute attention with a softmax, got none from {type(self.twin).__name__}. It has no attention to show.")
+        kind = "not seen: its softmax does not multiply values as a matrix, so that it has no weights of queries over keys"
+        silent = [name for name, kind in self.ran.items() if ATTENTION.search(kind) and not any(_related(name, heard) for heard in (*callers, *other))]
+        notes = ((other, kind), (silent, "attention without a softmax, which has no weights to show"))
+        return tuple(f"{listed(names)}: {note}" for names, note in notes if names)
 
 
 def _width(frame: Frame) -> int:

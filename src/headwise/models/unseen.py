@@ -23,9 +23,8 @@ FUSED = re.compile(r"scaled_dot_product|flash_att|efficient_att|multi_head_atten
 SOFTMAX = frozenset(("aten::_softmax", "aten::_safe_softmax", "aten::softmax"))
 PRODUCTS = frozenset(("aten::bmm", "aten::mm", "aten::baddbmm", "aten::addmm", "aten::addbmm", "aten::mv", "aten::dot"))
 RESHAPES = frozenset(("aten::slice", "aten::expand", "aten::narrow"))
-VIEWS = frozenset(
-    f"aten::{name}" for name in ("view", "_unsafe_view", "transpose", "permute", "clone", "_to_copy", "unsqueeze", "squeeze", "expand", "alias", "t", "select", "slice")
-)
+MOVES = ("view", "_unsafe_view", "transpose", "permute", "clone", "_to_copy", "unsqueeze", "squeeze", "expand", "alias", "t", "select", "slice")
+VIEWS = frozenset(f"aten::{name}" for name in MOVES)
 
 
 @runtime_checkable
@@ -141,17 +140,20 @@ class Lookout(TorchDispatchMode):
         return None if told is None else told.reshape(result.shape)
 
 
-def unseen(lookout: Lookout, callers: list[str]) -> list[str]:
-    """The modules whose attention did not come by; `callers` are those whose did."""
-    found = [_name(softmax) for softmax in lookout.attentions]
+def unseen(lookout: Lookout, callers: list[str]) -> tuple[list[str], list[str]]:
+    """The modules whose attention could not be read; and those that call themselves attention and whose softmax multiplies no values.
+
+    Args:
+        callers: the modules whose attention was heard.
+    """
+    missed = [_name(softmax) for softmax in lookout.attentions]
     heard = {id(softmax) for softmax in lookout.heard}
+    other = []
     for softmax in lookout.softmaxes:
-        if id(softmax) in heard:
-            continue
         named = [name for name, kind in softmax.around if ATTENTION.search(kind)]
-        if named and not any(caller == named[-1] or caller.startswith(f"{named[-1]}.") for caller in callers):
-            found.append(named[-1])
-    return list(dict.fromkeys(found))
+        if id(softmax) not in heard and named and not any(caller == named[-1] or caller.startswith(f"{named[-1]}.") for caller in callers):
+            other.append(named[-1])
+    return list(dict.fromkeys(missed)), [name for name in dict.fromkeys(other) if name not in missed]
 
 
 def _name(softmax: Softmax) -> str:

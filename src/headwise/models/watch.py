@@ -128,7 +128,7 @@ class Watch:
     def _overheard(self, asked: Asked, z: Output, said: Tensor) -> Tensor:
         index = self.count
         self.count += 1
-        self._remember(index, asked, replace(self.compute(asked), output=z))
+        self._remember(index, asked, replace(self.compute(asked), output=z.clone()))  # the model may add to it in place
         return said
 
     @contextmanager
