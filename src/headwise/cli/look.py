@@ -110,7 +110,7 @@ def _draw(run: "Run", view: "Overview", model: str, measure: str, one: "HeadView
             raise ArgumentError(f"part must be given for a picture of this model, got none. Choose one of {', '.join(view.parts)}.")
         (part,) = view.parts.values()
         table = part.table(measure)
-        caption = Caption(f"{model}: {measure}", f"{table.statement} Mean over {len(part.tokens)} tokens.", proof_sentence(view.proof))
+        caption = Caption(table.statement, f"{measure} of every head of {model}: the mean over {len(part.tokens)} tokens.", proof_sentence(view.proof))
         figure = table_figure(table, caption)
     save_figure(figure, png)
 

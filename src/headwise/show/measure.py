@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwise.attention.statistics import statistics
 from headwise.errors import ArgumentError
@@ -67,4 +67,11 @@ def head_table(run: "Run", part: str, name: str) -> HeadTable:
     measure = measures()[name]
     found = run.writes_of(part)[measure.writes] if measure.writes else run.statistics_of(part)[name]
     values = found.mean(("batch", "query"), skipna=True).transpose("layer", "head").values.astype(float)
-    return HeadTable(part, name, measure.statement, measure.unit, tuple(found.layer.values.tolist()), tuple(map(tuple, values.tolist())))
+    layers, rows = tuple(found.layer.values.tolist()), tuple(map(tuple, values.tolist()))
+    return HeadTable(part, name, measure.statement, measure.unit, layers, rows, _group(found))
+
+
+def _group(found: Any) -> int:
+    """How many heads share a key head; 1 where layers differ in it."""
+    groups = {found.sizes["head"] // key_heads for key_heads in found["key_heads"].values.tolist()}
+    return groups.pop() if len(groups) == 1 else 1
