@@ -77,8 +77,8 @@ def bias_of(module: nn.Module) -> Float[Tensor, " M"] | None:
     return bias.detach() if isinstance(bias, torch.Tensor) else None
 
 
-def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Float[Tensor, "B T H E"]]:
-    """What W_O reads, call by call and head by head; `shapes` are [B, T, H, E] of the output's calls."""
+def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:
+    """What W_O reads, call by call and head by head: [B, T, H, E] as `shapes` says, which may differ from call to call."""
     if output.sequence_first:
         read = read.transpose(0, 1)
     rows = read.reshape(-1, read.shape[-1])
@@ -86,6 +86,6 @@ def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]])
     return [part.reshape(shape) for part, shape in zip(rows.split(counts), shapes, strict=True)]
 
 
-def whole(written: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Float[Tensor, "B T M"]]:
-    """What comes out of W_O's module, call by call."""
+def whole(written: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:
+    """What comes out of W_O's module, call by call: [B, T, M]."""
     return [part[:, :, 0] for part in apart(written, output, [(b, t, 1, written.shape[-1]) for b, t, _, _ in shapes])]

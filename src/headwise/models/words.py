@@ -4,7 +4,7 @@ from enum import Enum
 
 import torch
 
-from headwise.axes import Output, Tensor
+from headwise.axes import Tensor
 
 
 class Words(Enum):
@@ -15,7 +15,8 @@ class Words(Enum):
     OTHER = "something else"
 
 
-def words_in(read: Tensor, said: list[Output]) -> Words:
+def words_in(read: Tensor, said: list[Tensor]) -> Words:
+    """Compare with what the calls' heads say, [B, H, T, E] each; calls may differ in batch and length."""
     rows = [z.transpose(1, 2).flatten(2).to(read.dtype) for z in said]
     if sum(x.numel() for x in rows) != read.numel():
         return Words.OTHER
@@ -26,7 +27,7 @@ def words_in(read: Tensor, said: list[Output]) -> Words:
     return Words.OTHER
 
 
-def in_order(read: Tensor, said: list[Output]) -> bool:
+def in_order(read: Tensor, said: list[Tensor]) -> bool:
     """Whether a tensor that is not the heads' own words has, by its shape, their tokens in their order."""
     counts = [z.shape[0] * z.shape[2] for z in said]
     if read.dim() == 2 or (read.dim() == 3 and read.shape[0] == 1):
