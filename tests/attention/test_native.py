@@ -181,6 +181,16 @@ def test_a_nan_beside_an_infinity_and_an_infinity_alone():
 
 
 @built
+def test_a_row_of_nan_leaves_what_it_does_not_see_alone():
+    case = problem((1, 1, 2, 9, 7), causal=True)
+    query = case.query.clone()
+    query[0, 0, 3] = torch.nan
+    found, right = case.having(query=query).run("native", EVERY), case.having(query=query).run("reference", EVERY)
+    assert found.statistics["received"].isnan().sum() == 2
+    agree(found.statistics["received"], right.statistics["received"], 1e-5)
+
+
+@built
 def test_eight_threads_at_once():
     case = problem(causal=True)
     alone = case.run("native", "all")
@@ -254,7 +264,18 @@ def _arrays(**changes):
     """The arguments of the compiled function for a small call."""
     q, rows = torch.zeros(1, 2, 3, 4), torch.zeros(1, 1, 3, dtype=torch.int64)
     none = dict.fromkeys(("mask", "bias", "sink", "segments", "peak", "spans", "received"))
-    plain = {"query": q, "key": q, "value": q, "first": rows, "stop": rows, "offset": rows[0, 0, :1], "plane_start": 0, "scale": 1.0, "softcap": 0.0, "labels": 0}
+    plain = {
+        "query": q,
+        "key": q,
+        "value": q,
+        "first": rows,
+        "stop": rows,
+        "offset": rows[0, 0, :1],
+        "plane_start": 0,
+        "scale": 1.0,
+        "softcap": 0.0,
+        "labels": 0,
+    }
     out = {"output": torch.zeros(1, 2, 3, 4), "lse": torch.zeros(1, 2, 3), "number": [None] * 8, "threads": 1, "isa": "baseline"}
     return none | plain | out | changes
 

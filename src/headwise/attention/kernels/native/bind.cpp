@@ -91,6 +91,7 @@ void attend(Tensor query, Tensor key, Tensor value, Tensor first, Tensor stop, T
   using Code = nb::dlpack::dtype_code;
   demand(query.ndim() == 4 && key.ndim() == 4 && value.ndim() == 4, "query, key and value must have 4 axes.");
   Problem p{};
+  p.threads = threads;
   p.B = query.shape(0), p.H = query.shape(1), p.T = query.shape(2), p.D = query.shape(3);
   p.G = key.shape(1), p.S = key.shape(2), p.E = value.shape(3);
   p.element = element_of(query);

@@ -6,8 +6,14 @@
 namespace headwise {
 namespace HEADWISE_ISA {
 
-// Rows of an item: many, so that packing a block of keys is little beside using it; few enough to stay in the second-level cache.
-constexpr int64_t rows_in_item = 240;
+// Rows of an item: many, so that packing a block of keys is little beside using it; few enough that their queries and outputs
+// stay in the second-level cache; and such that every thread has some items. A row's numbers do not depend on it.
+HEADWISE_INLINE int64_t rows_in_item(const Problem& p) {
+  constexpr int64_t cached = 64 << 10, least_rows = 10 * rows_held, most_rows = 480, items_each = 6;
+  int64_t width = p.D + p.E, fit = least(most_rows, cached / most(width, 1));
+  int64_t shared = p.B * p.H * p.T / (items_each * most(p.threads, 1));
+  return rounded_up(most(least(fit, shared), least_rows), rows_held);
+}
 
 struct Split {
   int64_t heads;    // of a key head's query heads, how many at once
@@ -20,9 +26,13 @@ struct Split {
 HEADWISE_INLINE Split split(const Problem& p) {
   int64_t group = p.G ? p.H / p.G : 0;
   Split s;
-  s.heads = most(least(group, rows_in_item), 1);
+  int64_t rows = rows_in_item(p);
+  s.heads = most(least(group, rows), 1);
   s.chunks = (group + s.heads - 1) / s.heads;
-  s.queries = most(least(rows_in_item / s.heads, p.T), 1);
+  s.queries = most(least(rows / s.heads, p.T), 1);
+  s.blocks = (p.T + s.queries - 1) / s.queries;
+  // As even as whole groups of rows allow.
+  s.queries = most(least(rounded_up((p.T + s.blocks - 1) / most(s.blocks, 1), s.heads < rows_held ? rows_held : 1), s.queries), 1);
   s.blocks = (p.T + s.queries - 1) / s.queries;
   return s;
 }

@@ -43,6 +43,14 @@ template <class Real> HEADWISE_INLINE Vector<Real> load_loose(const Real* from) 
 template <class Real> HEADWISE_INLINE Vector<Real> all(Real x) { return x - Vector<Real>{}; }
 template <class Real> HEADWISE_INLINE Ints<Real> all_int(int64_t x) { return (typename Lanes<Real>::Int)x - Ints<Real>{}; }
 
+// The same numbers, of which the compiler knows nothing: it turns comparisons with constants into slower forms.
+template <class V> HEADWISE_INLINE V opaque(V x) {
+#if defined(__x86_64__)
+  __asm__("" : "+x"(x));
+#endif
+  return x;
+}
+
 // The larger; the second where the first is NaN.
 template <class V> HEADWISE_INLINE V larger(V a, V b) { return a > b ? a : b; }
 
@@ -85,44 +93,51 @@ template <class Real> HEADWISE_INLINE Real highest(Vector<Real> x) {
   return x[0] > x[1] ? x[0] : x[1];
 }
 
-// (2^f - 1) / f for |f| <= 1/2: Chebyshev interpolation, relative error 5e-9 (float) and 1e-19 (double).
-HEADWISE_INLINE Vector<float> two_to_fraction(Vector<float> f) {
-  Vector<float> y = f * 1.545316294512069e-4f + 1.3390863364671234e-3f;
-  y = y * f + 9.618082557277852e-3f;
-  y = y * f + 5.550357114219078e-2f;
-  y = y * f + 2.4022650760568126e-1f;
-  y = y * f + 6.931471880262288e-1f;
-  return y * f + 1.0f;
-}
-HEADWISE_INLINE Vector<double> two_to_fraction(Vector<double> f) {
-  Vector<double> y = f * 2.5729324177362305e-11 + 4.4558179083360645e-10;
-  y = y * f + 7.0548973041554995e-09;
-  y = y * f + 1.0178057087733941e-07;
-  y = y * f + 1.3215486808705563e-06;
-  y = y * f + 1.5252733841556773e-05;
-  y = y * f + 1.5403530393370734e-04;
-  y = y * f + 1.333355814640647e-03;
-  y = y * f + 9.61812910762848e-03;
-  y = y * f + 5.5504108664821625e-02;
-  y = y * f + 2.4022650695910072e-01;
-  y = y * f + 6.931471805599453e-01;
-  return y * f + 1.0;
-}
+// n vectors at a time, step by step: each step of one fills the time that the same step of another takes.
+template <class Real, int n> struct Several {
+  Vector<Real> x[n];
+  Vector<Real>& operator[](int i) { return x[i]; }
+};
+#define HEADWISE_EACH _Pragma("GCC unroll 4") for (int i = 0; i < n; i++)
 
-// 2^x for lowest <= x <= mantissa bits. NaN stays NaN: the power is multiplied, not added to the bits.
-template <class Real> HEADWISE_INLINE Vector<Real> two_to(Vector<Real> x) {
+// 2^f for |f| <= 1/2 is 1 + f·q(f), with q from Chebyshev interpolation: relative error 5e-9 (float) and 1e-19 (double).
+template <class Real> struct Fraction;
+template <> struct Fraction<float> {
+  static constexpr int terms = 7;
+  static constexpr float of[] = {1.545316294512069e-4f,  1.3390863364671234e-3f, 9.618082557277852e-3f, 5.550357114219078e-2f,
+                                 2.4022650760568126e-1f, 6.931471880262288e-1f,  1.0f};
+};
+template <> struct Fraction<double> {
+  static constexpr int terms = 13;
+  static constexpr double of[] = {2.5729324177362305e-11, 4.4558179083360645e-10, 7.0548973041554995e-09, 1.0178057087733941e-07, 1.3215486808705563e-06,
+                                  1.5252733841556773e-05, 1.5403530393370734e-04, 1.333355814640647e-03,  9.61812910762848e-03,   5.5504108664821625e-02,
+                                  2.4022650695910072e-01, 6.931471805599453e-01,  1.0};
+};
+
+// 2^x for lowest <= x <= 1. NaN stays NaN: the power is multiplied, not added to the bits.
+template <class Real, int n> HEADWISE_INLINE Several<Real, n> two_to(Several<Real, n> x) {
   typedef Word<Real> W;
-  Vector<Real> shifted = x + W::magic;
-  Vector<Real> fraction = x - (shifted - W::magic);
-  Ints<Real> power = ((Ints<Real>)shifted << W::mantissa) + all_int<Real>((int64_t)W::bias << W::mantissa);
-  return two_to_fraction(fraction) * (Vector<Real>)power;
+  typedef Fraction<Real> F;
+  Several<Real, n> shifted, fraction, y;
+  HEADWISE_EACH shifted[i] = x[i] + W::magic;
+  HEADWISE_EACH fraction[i] = x[i] - (shifted[i] - W::magic);
+  HEADWISE_EACH y[i] = fraction[i] * F::of[0] + F::of[1];
+#pragma GCC unroll 16
+  for (int term = 2; term < F::terms; term++) HEADWISE_EACH y[i] = y[i] * fraction[i] + F::of[term];
+  HEADWISE_EACH {
+    Ints<Real> power = ((Ints<Real>)shifted[i] << W::mantissa) + all_int<Real>((int64_t)W::bias << W::mantissa);
+    y[i] *= (Vector<Real>)power;
+  }
+  return y;
 }
 
-// 2^x for x <= 0 and what rounding leaves above it; 0 where x is so low, or -inf, that 2^x is no normal number. NaN stays.
-template <class Real> HEADWISE_INLINE Vector<Real> share(Vector<Real> x) {
-  Ints<Real> gone = x < Word<Real>::lowest;
-  Vector<Real> y = two_to<Real>(gone ? all<Real>(Word<Real>::lowest) : x);
-  return (Vector<Real>)((Ints<Real>)y & ~gone);
+// x is held at the lowest power of which 2^x is a normal number. Gives back 2^x, and 0 at the lowest, where -inf went too. NaN stays.
+template <class Real, int n> HEADWISE_INLINE Several<Real, n> share(Several<Real, n>& x) {
+  const Vector<Real> lowest = opaque(all<Real>(Word<Real>::lowest));
+  HEADWISE_EACH x[i] = larger(lowest, x[i]);
+  Several<Real, n> y = two_to<Real, n>(x);
+  HEADWISE_EACH y[i] = (Vector<Real>)((Ints<Real>)y[i] & ~(Ints<Real>)(x[i] <= lowest));
+  return y;
 }
 
 // tanh: a rational or polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel (Moshier, Cephes, tanhf.c and tanh.c).
@@ -143,7 +158,7 @@ HEADWISE_INLINE Vector<double> tanh_near(Vector<double> x) {
 template <class Real> HEADWISE_INLINE Vector<Real> tanh(Vector<Real> x) {
   Vector<Real> size = x < Real(0) ? -x : x;
   Vector<Real> twice = size * Real(2 * 1.4426950408889634);
-  Vector<Real> power = two_to<Real>(larger(-twice, all<Real>(-60)));
+  Vector<Real> power = two_to<Real, 1>({{larger(-twice, all<Real>(-60))}})[0];
   Vector<Real> far = (Real(1) - power) / (Real(1) + power);
   far = x < Real(0) ? -far : far;
   return size < Real(0.625) ? tanh_near(x) : (x != x ? x : far);

@@ -21,6 +21,7 @@ enum class Job { forward, received };
 
 struct Problem {
   Job job;
+  int threads;            // how many will share the work: for how it is cut, never for what comes out
   int64_t B, H, G, T, S, D, E;
   Element element;        // of query, key, value and output
   Array query, key, value;

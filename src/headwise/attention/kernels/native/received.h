@@ -30,11 +30,17 @@ template <class Real> struct Received {
   }
 };
 
-// Scores of [from, until) become weights in place: 2^(score - lse), exactly 0 where hidden.
+// Scores of [from, until) become weights in place: 2^(score - lse), exactly 0 where hidden, in a row of NaN too.
 template <class Real> void weights_of(Real* scores, int64_t from, int64_t until, Real lse) {
-  constexpr int lanes = Lanes<Real>::count;
-  for (int64_t j = from; j < until; j += lanes) {
-    store(scores + j, share<Real>(load(scores + j) - lse));
+  constexpr int lanes = Lanes<Real>::count, n = 2;
+  for (int64_t j = from; j < until; j += n * lanes) {
+    Several<Real, n> x;
+    HEADWISE_EACH x[i] = load(scores + j + i * lanes) - lse;
+    Several<Real, n> w = share<Real, n>(x);
+    HEADWISE_EACH {
+      Ints<Real> hidden = load(scores + j + i * lanes) == Real(-__builtin_inff());
+      store(scores + j + i * lanes, (Vector<Real>)((Ints<Real>)w[i] & ~hidden));
+    }
   }
 }
 

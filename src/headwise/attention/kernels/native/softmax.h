@@ -10,49 +10,65 @@ template <class Real> struct Gathered {
   double mass, logs, squares, away;
 };
 
-// mass = 2^(score - highest) in place; a score of -inf, a hidden key, is worth exactly 0.
-// `near`: the row's own position may lie among the keys, so that |p - j| is taken key by key; elsewhere Σ mass·j is enough, and
-// the running sum of the running sum gives it without a multiplication.
-template <class Real, bool near, bool measured>
-Gathered<Real> weigh(Real* scores, int64_t from, int64_t until, Real highest, int64_t behind) {
+template <class Real> struct Sums {
+  Vector<Real> mass, logs, squares, away, place;
+};
+
+// mass = 2^(score - highest) in place for n vectors; a score of -inf, a hidden key, is worth exactly 0.
+template <class Real, int n, bool near, bool measured> HEADWISE_INLINE void weigh_some(Real* scores, Real highest, Sums<Real>& sums) {
   constexpr int lanes = Lanes<Real>::count;
-  Vector<Real> mass = {}, logs = {}, squares = {}, away = {};
-  Vector<Real> place = __builtin_convertvector(ramp<Real>(), Vector<Real>) + Real(near ? from - behind : 0);
-  for (int64_t j = from; j < until; j += lanes) {
-    Vector<Real> s = load(scores + j);
-    Ints<Real> gone = s - highest < Word<Real>::lowest;  // hidden, or too far down to be a normal number
-    Vector<Real> x = gone ? all<Real>(Word<Real>::lowest) : s - highest;
-    Vector<Real> m = (Vector<Real>)((Ints<Real>)two_to<Real>(x) & ~gone);
-    store(scores + j, m);
-    mass += m;
-    if (measured) {
-      logs += m * x;
-      squares += m * m;
-      if (near) {
-        away += m * (place < Real(0) ? -place : place);
-        place += Real(lanes);
-      } else {
-        away += mass;
-      }
+  Several<Real, n> x;
+  HEADWISE_EACH x[i] = load(scores + i * lanes) - highest;
+  Several<Real, n> mass = share<Real, n>(x);
+  HEADWISE_EACH {
+    store(scores + i * lanes, mass[i]);
+    sums.mass += mass[i];
+    if (!measured) continue;
+    sums.logs += mass[i] * x[i];
+    sums.squares += mass[i] * mass[i];
+    if (near) {
+      sums.away += mass[i] * (sums.place < Real(0) ? -sums.place : sums.place);
+      sums.place += Real(lanes);
+    } else {
+      sums.away += sums.mass;
     }
   }
-  Gathered<Real> found = {sum<Real>(mass), 0, 0, 0};
+}
+
+// `near`: the row's own position may lie among the keys, so that |p - j| is taken key by key; elsewhere Σ mass·j is enough, and
+// the running sum of the running sum gives it without a multiplication.
+template <class Real, bool near, bool measured> Gathered<Real> weigh(Real* scores, int64_t from, int64_t until, Real highest, int64_t behind) {
+  constexpr int lanes = Lanes<Real>::count, n = 4;
+  const Vector<Real> lane = __builtin_convertvector(ramp<Real>(), Vector<Real>);
+  Sums<Real> sums = {{}, {}, {}, {}, lane + Real(near ? from - behind : 0)};
+  int64_t j = from;
+  for (; j + n * lanes <= until; j += n * lanes) weigh_some<Real, n, near, measured>(scores + j, highest, sums);
+  for (; j < until; j += lanes) weigh_some<Real, 1, near, measured>(scores + j, highest, sums);
+
+  Gathered<Real> found = {sum<Real>(sums.mass), 0, 0, 0};
   if (!measured) return found;
-  found.logs = sum<Real>(logs), found.squares = sum<Real>(squares);
+  found.logs = sum<Real>(sums.logs), found.squares = sum<Real>(sums.squares);
   if (near) {
-    found.away = sum<Real>(away);
+    found.away = sum<Real>(sums.away);
   } else {  // Σ over steps c of c·m_c = steps·Σ m - Σ running sums
-    Vector<Real> moment = (mass * Real((until - from) / lanes) - away) * Real(lanes) + mass * place;
+    Vector<Real> moment = (sums.mass * Real((until - from) / lanes) - sums.away) * Real(lanes) + sums.mass * lane;
     double distance = double(from - behind) * found.mass + sum<Real>(moment);
     found.away = from > behind ? distance : -distance;
   }
   return found;
 }
 
+// The first of [from, until) that is this number; it is there.
 template <class Real> int64_t first_equal(const Real* scores, int64_t from, int64_t until, Real number) {
-  for (int64_t j = from; j < until; j++)
-    if (scores[j] == number) return j;
-  return -1;
+  constexpr int lanes = Lanes<Real>::count;
+  Ints<Real> found = all_int<Real>(until), here = ramp<Real>() + all_int<Real>(from);
+  for (int64_t j = from; j < until; j += lanes, here += lanes) {
+    Ints<Real> match = (load(scores + j) == number) & (here < found);
+    found = match ? here : found;
+  }
+  int64_t first = until;
+  for (int i = 0; i < lanes; i++) first = least(first, found[i]);
+  return first;
 }
 
 template <class Real> double sum_between(const Real* mass, int64_t from, int64_t until) {
