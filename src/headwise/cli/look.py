@@ -51,8 +51,8 @@ def look(
     if png is not None:
         check_png(png)
     run = _run(model, read_text(text))
-    if place is not None:
-        part = part_of(run, part)
+    if place is not None or png is not None:
+        part = part_of(run, part)  # one head and one picture are of one part
     with waiting("proving"):
         view = overview(run, part, layer or ())
     one = head_view(run, part_of(run, part), place, span, top or KEYS) if place is not None else None
@@ -106,8 +106,6 @@ def _draw(run: "Run", view: "Overview", model: str, measure: str, one: "HeadView
         place = one.layer, one.head
         figure = map_figure(head_map(run, one.part, place), query_tokens(run, one.part), key_tokens(run, one.part), caption)
     else:
-        if len(view.parts) > 1:
-            raise ArgumentError(f"part must be given for a picture of this model, got none. Choose one of {', '.join(view.parts)}.")
         (part,) = view.parts.values()
         table = part.table(measure)
         caption = Caption(table.statement, f"{measure} of every head of {model}: the mean over {len(part.tokens)} tokens.", proof_sentence(view.proof))

@@ -79,8 +79,8 @@ def check_head(run: "Run", part: str, place: tuple[int, int]) -> tuple[int, int]
 def head_map(run: "Run", part: str, place: tuple[int, int]) -> 'Float[Tensor, "t s"]':
     """Every weight of a head where they are few; of a long text one square of at most 256 × 256, each pixel the largest weight beneath it."""
     layer, head = check_head(run, part, place)
-    rows, keys = len(query_tokens(run, part)), len(key_tokens(run, part))
-    if max(rows, keys) <= WHOLE:
+    keys = run.weights(layer, head, queries=slice(0, 1), batch=0, part=part).shape[-1]
+    if max(len(query_tokens(run, part)), keys) <= WHOLE:
         return run.weights(layer, head, batch=0, part=part)
     return run.tile(layer, head, level=8, column=0, row=0, pool="max", batch=0, part=part)
 
@@ -94,8 +94,8 @@ def key_tokens(run: "Run", part: str) -> Sequence[str]:
     """The tokens that are asked: for cross-attention those of the encoder, where it has any."""
     if not part.endswith("cross"):
         return query_tokens(run, part)
-    encoder = part.removesuffix("decoder.cross") + "encoder.self"
-    return query_tokens(run, encoder) if encoder in run.parts else ()
+    encoder = part.replace("decoder.cross", "encoder.self")
+    return query_tokens(run, encoder) if encoder != part and encoder in run.parts else ()
 
 
 def _rows(run: "Run", part: str, place: tuple[int, int], queries: range, top: int) -> Iterator[HeadRow]:

@@ -74,7 +74,7 @@ def part_of(run: "Run", part: str | None) -> str:
     if part is None and len(names) == 1:
         return names[0]
     if part is None or part not in names:
-        raise ArgumentError(f"part must be one of {', '.join(names)} in this model, got {part}. Choose one.")
+        raise ArgumentError(f"part must be one of {', '.join(names)} in this model, got {part or 'none'}. Choose one.")
     return part
 
 
