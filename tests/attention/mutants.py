@@ -121,7 +121,9 @@ def attend(
     if fault == "upstream contiguous" and output.requires_grad:
         output = _Careless.apply(output)
     return SimpleNamespace(
-        output=output.to(query.dtype), lse=lse.to(torch.promote_types(query.dtype, torch.float32)), statistics={"sink": gone.detach()} if "sink" in statistics else {}
+        output=output.to(query.dtype),
+        lse=lse.to(torch.promote_types(query.dtype, torch.float32)),
+        statistics={"sink": gone.detach()} if "sink" in statistics else {},
     )
 
 

@@ -80,19 +80,19 @@ def positions(batch: int, queries: int, keys: int, query_offset) -> np.ndarray:
 
 def visible(shape: tuple[int, int, int, int], causal=False, query_offset=None, window=None, mask=None, bias=None) -> np.ndarray:
     """True where a query sees a key, rule by rule as the words say it."""
-    batch, heads, queries, keys = shape
-    place = positions(batch, queries, keys, query_offset)
+    batch, _, queries, keys = shape
+    place, key = positions(batch, queries, keys, query_offset), np.arange(keys)
     seen = np.ones(shape, bool)
-    for b, i, j in np.ndindex(batch, queries, keys):
+    for b, i in np.ndindex(batch, queries):
         p = int(place[b, i])
-        if causal and j > p:
-            seen[b, :, i, j] = False
-        if isinstance(window, int) and not j > p - window:
-            seen[b, :, i, j] = False
+        if causal:
+            seen[b, :, i] &= key <= p
+        if isinstance(window, int):
+            seen[b, :, i] &= key > p - window
         if isinstance(window, tuple):
             left, right = window
-            if (left is not None and j < p - left) or (right is not None and j > p + right):
-                seen[b, :, i, j] = False
+            seen[b, :, i] &= True if left is None else key >= p - left
+            seen[b, :, i] &= True if right is None else key <= p + right
     if mask is not None:
         seen &= mask
     if bias is not None:

@@ -112,9 +112,7 @@ def _statistics(problem: Problem, w: Tensor, slip: Tensor, slip_sink: Tensor, mo
     logs = w.clamp(min=1e-300).log().abs()
     squares = w.square().sum(-1)
     found = {
-        "entropy": (slip * (logs + 1)).sum(-1) + u * (lose(keys) + 8) * (w * (2 * logs + 1)).sum(-1) + u * logs.min(-1).values * 4
-        if keys
-        else w.sum(-1),
+        "entropy": (slip * (logs + 1)).sum(-1) + u * (lose(keys) + 8) * (w * (2 * logs + 1)).sum(-1) + u * logs.min(-1).values * 4 if keys else w.sum(-1),
         "max_weight": most,
         "peak": 2 * most,
         "participation": 2 * ((w * slip).sum(-1) / squares + u * (lose(keys) + 4)) / squares,
@@ -160,7 +158,9 @@ def _gradients(problem, q, k, v, scale, cap, d_out, d_lse, rows, u, u_out) -> di
     bias, sink = problem.options.get("bias"), problem.options.get("sink")
     if bias is not None:
         whole = off_s + u * (lose(max(d_s.numel() // max(bias.numel(), 1), 1)) + 4) * d_s.abs()
-        found["bias"] = whole.sum_to_size(_four(bias)).reshape(bias.shape) + torch.finfo(bias.dtype).eps * d_s.sum_to_size(_four(bias)).reshape(bias.shape).abs()
+        found["bias"] = (
+            whole.sum_to_size(_four(bias)).reshape(bias.shape) + torch.finfo(bias.dtype).eps * d_s.sum_to_size(_four(bias)).reshape(bias.shape).abs()
+        )
     if sink is not None:
         share = p_sink * ((mean + 2 * u * (lse.abs().nan_to_num(0, 0, 0) + 1)) * 2 * delta.abs() + off_delta)
         total = p_sink * delta

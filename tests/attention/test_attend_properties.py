@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headwise.attention import blocks
@@ -166,7 +166,7 @@ def test_a_bias_under_the_mask_may_be_anything(backend, problem, tile, poison, s
 @given(problem=small, tile=tiles, poison=st.sampled_from(POISONS[:3]), seed=seeds, data=st.data())
 def test_a_bad_key_spoils_the_rows_that_see_it_and_no_others(backend, where, problem, tile, poison, seed, data):
     """Rows that see it depend on it; the others keep value, statistics and gradients, and so do keys that only those see."""
-    flows, groups, keys = upstream(problem, seed), problem.key.shape[1], problem.key.shape[2]
+    flows, groups = upstream(problem, seed), problem.key.shape[1]
     b, g, j = (data.draw(st.integers(0, n - 1)) for n in problem.key.shape[:3])
     x = getattr(problem, where).clone()
     x[b, g, j, 0] = poison

@@ -1,6 +1,7 @@
 """`attend`: the one public way to compute attention. It validates, writes the call down, and picks a kernel."""
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from headwise.catalog import entries
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, ShapeError
 
 Window = int | tuple[int | None, int | None]
+FARTHEST = 2**60  # tokens
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -139,6 +141,8 @@ def statistic_names(asked: str | Iterable[str]) -> tuple[str, ...]:
         ('entropy', 'self')
     """
     known = entries("headwise.attention.statistics")
+    if not isinstance(asked, Iterable):
+        raise ArgumentTypeError(f"statistics must be 'all' or names, got {asked!r}. Pass a list of names.")
     wanted = [asked] if isinstance(asked, str) else list(asked)
     everything = [name for name, entry in known.items() if not entry.asked_by_name]
     names: dict[str, None] = {}
@@ -193,8 +197,10 @@ def _softcap(softcap: float | None) -> float | None:
 
 
 def _real(name: str, number: float) -> float:
+    if isinstance(number, Tensor) and number.requires_grad:
+        raise ArgumentTypeError(f"{name} must be a number, got a tensor that has a gradient, which would be lost. Multiply the query by it instead.")
     try:
-        value = float(number)
+        value = float(+number)  # + so that text is no number
     except (TypeError, ValueError):
         raise ArgumentTypeError(f"{name} must be a number, got {type(number).__name__}. Pass a float.") from None
     if not math.isfinite(value):
@@ -209,9 +215,11 @@ def _flag(name: str, flag: bool) -> bool:
 
 
 def _whole_number(name: str, number: object) -> int:
-    if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise ArgumentTypeError(f"{name} must be a whole number of tokens, got {number!r}. Pass an int.")
-    return number.__index__()  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        whole = operator.index(None if isinstance(number, bool) else number)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise ArgumentTypeError(f"{name} must be a whole number of tokens, got {number!r}. Pass an int.") from None
+    return max(-FARTHEST, min(whole, FARTHEST))  # as good as without end, and adds up in 64 bits
 
 
 def _window(window: Window | None) -> Window | None:
@@ -229,11 +237,17 @@ def _offset(query_offset: int | Sequence[int] | Tensor | None, query: Query, key
     batch = query.shape[0]
     if query_offset is None:
         query_offset = key.shape[2] - query.shape[2]
-    offset = torch.as_tensor(query_offset)
+    try:
+        offset = torch.as_tensor(query_offset)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentTypeError(f"query_offset must be whole numbers of tokens, got {query_offset!r}. Pass an int, or one int for each batch row.") from None
+    offset = offset if offset.numel() else offset.long()  # [] for a batch of none
     if offset.is_floating_point() or offset.is_complex() or offset.dtype == torch.bool:
         raise ArgumentTypeError(f"query_offset must be whole numbers of tokens, got {offset.dtype}. Pass an int, or one int for each batch row.")
     if offset.dim() > 1 or (offset.dim() == 1 and len(offset) not in (1, batch)):
         raise ShapeError(f"query_offset must be one number or one for each of {batch} batch rows, got shape {list(offset.shape)}. Reshape it.")
+    if offset.numel() and not -FARTHEST <= min(ends := offset.long().aminmax()) <= max(ends) <= FARTHEST:
+        raise ArgumentError(f"query_offset must lie within 2^60 tokens, got {offset.tolist()}. It is the position of the first query.")
     return offset.to(device=query.device, dtype=torch.int64).expand(batch)
 
 
@@ -262,7 +276,7 @@ def _sink(sink: Tensor | None, query: Query) -> Tensor | None:
     if not isinstance(sink, Tensor) or not sink.is_floating_point():
         raise ArgumentTypeError(f"sink must be a float tensor, got {sink.dtype if isinstance(sink, Tensor) else type(sink).__name__}. Pass one logit a head.")
     if sink.shape != query.shape[1:2]:
-        raise ShapeError(f"sink must have one logit for each of {query.shape[1]} heads, got shape {list(sink.shape)}. Pass a tensor of shape [{query.shape[1]}].")
+        raise ShapeError(f"sink must have one logit for each of {query.shape[1]} heads, got shape {list(sink.shape)}. Pass shape [{query.shape[1]}].")
     if sink.device != query.device:
         raise ArgumentError(f"sink must be on the device of query, got {sink.device} and {query.device}. Move it.")
     return sink
