@@ -212,6 +212,15 @@ def test_a_copy_learns_a_table_of_its_own():
     assert module.buckets.grad.abs().amax() > 0
 
 
+def test_parameters_may_be_put_in_place_of_its_own():
+    module = MultiHeadAttention(16, 4, sink=True, position=RelativeBuckets(normal(8, 4, dtype=torch.float32)))
+    x, other = torch.randn(2, 5, 16), filled(copy.deepcopy(module))
+    for name, parameter in other.named_parameters():
+        swapped = torch.func.functional_call(module, {name: parameter}, (x,))
+        assert not torch.allclose(swapped, module(x)), name
+    assert torch.equal(torch.func.functional_call(module, dict(other.named_parameters()), (x,)), other(x))
+
+
 def test_the_maps_start_in_the_range_of_glorot():
     module = MultiHeadAttention(60, 4, 2, 15, value_dim=10)
     for name, joined in {"w_q": 120, "w_k": 90, "w_v": 80, "w_o": 100}.items():
