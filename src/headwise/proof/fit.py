@@ -52,7 +52,8 @@ def fitted(problem: Problem | LayerProblem, honours: frozenset[str]) -> Problem 
             return None
     else:
         changes |= _of_tensors(problem, honours)
-    changes |= {name: one_for_all(plane) for name, plane in _planes(problem, changes) if "mask_by_head" not in honours and plane.dim() > 2}
+    by_head = [(name, plane) for name, plane in _planes(problem, changes) if plane.dim() > 2 and plane.shape[-3] > 1]
+    changes |= {name: one_for_all(plane) for name, plane in by_head if "mask_by_head" not in honours}
     if "offset_by_row" not in honours and not isinstance(problem.query_offset, int | None) and "query_offset" not in changes:
         changes["query_offset"] = int(torch.as_tensor(problem.query_offset).reshape(-1)[0])
     return problem.having(**changes) if changes else problem

@@ -32,10 +32,10 @@ def attention(problem: "Problem", conventions: "Conventions", upstream: Tensor |
     scores, slope = _scores(q, k, sees, scale, problem, strange)
     weights, lse = _softmax(scores, sees, problem)
     output = _mix(weights, v, sees, strange)
-    output, weights = _dead(output, weights, v, sees, problem, conventions)
     gradients = {}
-    if upstream is not None:
+    if upstream is not None:  # of the rows that see a key: others take no part
         gradients = _gradients(problem, (q, k, v, reads), weights, slope * scale, slope, numbers(upstream))
+    output, weights = _dead(output, weights, v, sees, problem, conventions)
     return Answer(torch.from_numpy(output), torch.from_numpy(weights), torch.from_numpy(lse), {name: torch.from_numpy(x) for name, x in gradients.items()})
 
 

@@ -13,6 +13,8 @@ def judge(subject, problem) -> Finding | None:
     found, right = ask(subject, problem).output, problem.right(subject.conventions).output
     if found.shape != right.shape:
         return wrong(problem, f"The output has shape {list(found.shape)} and should have {list(right.shape)}.")
+    if not problem.shape[3] and not bool(found.any()):
+        return None  # a sum over nothing is 0, whatever is declared for rows from which all is hidden
     return differ(problem, found, right, 0.0, "With no key to look at, a row is that of a row that sees none.")
 
 
