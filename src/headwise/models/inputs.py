@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from transformers.utils.generic import TransformersKwargs
+
 from headwise.axes import Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 
@@ -54,6 +56,7 @@ def encode(hf: PreTrainedModel, tokenizer: Any, what: Any) -> Inputs:
         given = {"input_ids": _ids(what)}
     elif isinstance(what, Mapping):
         given = _named(what)
+        _check_names(hf, given)
     elif isinstance(what, Sequence) and what and all(isinstance(text, str) for text in what):
         given = _texts(hf, tokenizer, what)
     elif isinstance(what, Sequence) and not what:
@@ -115,6 +118,17 @@ def _named(what: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(x, Tensor) and x.numel() == 0:
             raise ArgumentError(f"{name} must hold at least one number, got shape {list(x.shape)}. Pass some.")
     return {name: x for name, x in what.items() if name not in REFUSED}
+
+
+def _check_names(hf: Any, given: Mapping[str, Any]) -> None:
+    """Whether some part of the model reads each name: many models swallow what they do not know."""
+    unknown = [name for name in given if name not in signature(hf.forward).parameters]
+    if not unknown:
+        return
+    read = {name for module in hf.modules() for name in signature(module.forward).parameters} | set(TransformersKwargs.__annotations__)
+    for name in unknown:
+        if name not in read:
+            raise ArgumentError(f"input must hold names that the model reads, got {name!r}, which no part of {type(hf).__name__} does. Correct it.")
 
 
 def _same_for_the_decoder(hf: PreTrainedModel, given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -75,7 +75,7 @@ def _loaded(hf: PreTrainedModel, tokenizer: Any, dtype: Any, device: Any) -> Mod
 def _existing(source: str | Path) -> str:
     """The directory, checked; or a hub id, as it is."""
     path = Path(source).expanduser()
-    if path.is_dir():
+    if str(source).strip() and path.is_dir():
         check_files(path)
         return str(path)
     if path.is_file():
