@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedModel
-
 from transformers.utils.generic import TransformersKwargs
 
 from headwise.axes import Int, Tensor
