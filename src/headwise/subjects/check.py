@@ -76,10 +76,12 @@ class Fall:
         return (self.law, self.finding.severity, frozenset(self.judged.options), how.weights, how.training, how.path, self.nan)
 
     @property
-    def nan(self) -> bool:
-        """NaN came where a number is right, or the other way round."""
+    def nan(self) -> tuple[bool, bool] | None:
+        """Whether NaN came, and whether NaN is right, at the worst place; None where there are no two sides."""
         got, right, where = self.finding.got, self.finding.right, self.finding.where
-        return got is not None and right is not None and got.shape == right.shape and bool(got[where].isnan().any() != right[where].isnan().any())
+        if got is None or right is None or got.shape != right.shape:
+            return None
+        return bool(got[where].isnan().any()), bool(right[where].isnan().any())
 
 
 @dataclass(eq=False)
@@ -90,7 +92,7 @@ class Trial:
     watched: Watched
     falls: dict[tuple, Fall] = field(default_factory=dict)
     tried: dict[str, int] = field(default_factory=dict)
-    fallen: set[str] = field(default_factory=set)
+    fallen: dict[str, list[Fall]] = field(default_factory=dict)
 
 
 def check(
@@ -136,7 +138,7 @@ def check(
     near = {"arguments": dict(arguments or {}), "declared": declared, "dtype": dtype, "device": device}
     with distant(subject, timeout, near) as founds, progress(name) as told:
         trials = [_judge(found, level, told) for found in founds]
-        failures = [failure for trial in trials for failure in _failures(trial, name, level, dict(arguments or {}), told)]
+        failures = _once(failure for trial in trials for failure in _failures(trial, name, level, dict(arguments or {}), told))
     held = _merged({law: count for law, count in trial.tried.items() if law not in trial.fallen} for trial in trials)
     fallen = {failure.law for failure in failures} | {law for failure in failures for law in failure.also}
     return Report(
@@ -167,7 +169,8 @@ def _judge(found: Found, level: Level, told: Progress) -> Trial:
 
 
 def _try(trial: Trial, name: str, law: Law, problems: Iterable[AnyProblem], kinds: int) -> None:
-    for problem in problems:
+    cut = getattr(trial.watched.subject, "cut", None)
+    for problem in problems if cut is None else map(cut, problems):
         try:
             fall = _falls(trial.watched, name, law, problem)
         except Refused:
@@ -175,7 +178,7 @@ def _try(trial: Trial, name: str, law: Law, problems: Iterable[AnyProblem], kind
         trial.tried[name] = trial.tried.get(name, 0) + 1
         if fall is None:
             continue
-        trial.fallen.add(name)
+        trial.fallen.setdefault(name, []).append(fall)
         known = trial.falls.get(fall.kind)
         room = len([kind for kind in trial.falls if kind[0] == fall.law]) < kinds
         if (known is None and room) or (known is not None and weight(problem) < weight(known.judged)):
@@ -200,7 +203,7 @@ def _failures(trial: Trial, name: str, level: Level, arguments: Mapping[str, Any
     each = Effort(effort.tries // max(len(falls), 1), effort.seconds / max(len(falls), 1))
     for n, fall in enumerate(sorted(falls, key=lambda fall: weight(fall.judged))):
         told(f"making a failure smaller ({n + 1} of {len(falls)})")
-        looks_like = None if fall.law in MANNERS else likely(trial.watched, [(fall.judged, fall.finding.how)], _honest(trial, fall))
+        looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall))
         least, why = _least(trial, fall, each)
         small.append((least, why, looks_like))
     for group in _grouped(trial, small):
@@ -210,6 +213,19 @@ def _failures(trial: Trial, name: str, level: Level, arguments: Mapping[str, Any
         test = pasted(name, fall.law, statement, fall.judged, fall.finding, trial.found.subject, arguments)
         also = sorted({other.law for other, *_ in group} - {fall.law})
         yield Failure(fall.law, "" if fall.law in MANNERS else law.code, statement, fall.finding, why, looks_like, tuple(also), test)
+
+
+def _once(failures: Iterable[Failure]) -> list[Failure]:
+    """Without what was seen again in another view of the same module."""
+    found: dict[tuple, Failure] = {}
+    seen: list[Failure] = []
+    for failure in failures:
+        problem = failure.finding.problem
+        key = (failure.law, failure.severity, frozenset(problem.options), type(problem))
+        if not any(key[:3] == other[:3] and key[3] != other[3] for other in found):
+            found[key] = failure
+            seen.append(failure)
+    return seen
 
 
 def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:
@@ -271,7 +287,7 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
         return fall.law == before.law and fall.law in MANNERS
     if attack is not None and other is not None:
         return attack.attack == other.attack
-    if fall.nan != before.nan or not set(before.judged.options) <= set(fall.judged.options):
+    if (fall.nan != before.nan and None not in (fall.nan, before.nan)) or not set(before.judged.options) <= set(fall.judged.options):
         return False
     extra = set(fall.judged.options) - set(before.judged.options)
     if not extra:
@@ -281,6 +297,12 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
         return any(_falls(trial.watched, one.law, _law_of(one), plainer) is not None for one in (before, fall))
     except (Refused, IndexError, RuntimeError, ValueError):
         return False
+
+
+def _alike(trial: Trial, fall: Fall) -> list[tuple[AnyProblem, How]]:
+    """The fall and a few others of the same law and kind, as they were found."""
+    others = [one for one in trial.fallen.get(fall.law, ()) if one.kind == fall.kind and one is not fall]
+    return [(one.judged, one.finding.how) for one in [fall, *others[:2]]]
 
 
 def _honest(trial: Trial, fall: Fall) -> list[AnyProblem]:

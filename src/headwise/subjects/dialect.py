@@ -38,28 +38,29 @@ class Dialect:
         """Call the function."""
         if self.conventions.layout == "packed":
             return self._packed(problem, how)
-        told = self._reworded(problem)
+        told = self.reworded(problem)
         tensors = [turned(x, self.conventions.layout) for x in (told.query, told.key, told.value)]
-        found = returned(self.binding.function(*tensors, **self._keywords(told, how)))
+        found = returned(self.binding.function(*tensors, **self.keywords(told, how)))
         return Answer(turned(found.output, self.conventions.layout), found.weights, found.lse)
 
     def spelled(self, problem: Problem, how: How) -> Spelling:
         """The call as Python."""
         module, _, attribute = self.binding.name.partition(":")
-        told = self._reworded(problem)
-        words = self._keywords(told, how)
+        told = self.reworded(problem)
+        words = self.keywords(told, how)
         tensors = {name: getattr(told, name) for name in ("query", "key", "value")} | {name: x for name, x in words.items() if isinstance(x, Tensor)}
         turn = AXES[self.conventions.layout]
         said = [f"{name}{turn}" for name in ("query", "key", "value")]
         said += [f"{name}={name if isinstance(value, Tensor) else repr(value)}" for name, value in words.items()]
         return Spelling((f"from {module} import {attribute.partition('.')[0]}",), tensors, f"{attribute}({', '.join(said)}){turn}")
 
-    def _reworded(self, problem: Problem) -> Problem:
+    def reworded(self, problem: Any) -> Any:
         """Masks, biases and windows as the function means them."""
         changes: dict[str, Any] = {}
         mask, bias, window = problem.mask, problem.bias, problem.window
         if mask is not None and (not self.bool_masks or (self.bias_in_mask and bias is not None)):
-            planes = torch.broadcast_tensors(torch.zeros((), dtype=problem.query.dtype) if bias is None else bias, ~mask)
+            dtype = next(iter(problem.floats().values())).dtype
+            planes = torch.broadcast_tensors(torch.zeros((), dtype=dtype, device=mask.device) if bias is None else bias, ~mask)
             changes["bias"], changes["mask"] = planes[0].masked_fill(planes[1], -torch.inf), None
         elif mask is not None and self.conventions.mask_polarity == "hide":
             changes["mask"] = ~mask
@@ -67,7 +68,8 @@ class Dialect:
             changes["window"] = window - 1
         return problem.having(**changes) if changes else problem
 
-    def _keywords(self, told: Problem, how: How) -> dict[str, Any]:
+    def keywords(self, told: Any, how: How) -> dict[str, Any]:
+        """The keyword arguments of a problem that was reworded."""
         words, binding = dict(self.binding.words), self.binding
         if self.bias_in_mask or not self.bool_masks:
             words["bias"] = words["mask"]
@@ -90,7 +92,7 @@ class Dialect:
         query = problem.query.transpose(1, 2).flatten(0, 1)
         key, value = (torch.cat([row[:, :n].transpose(0, 1) for row, n in zip(x, lengths.tolist(), strict=True)]) for x in (problem.key, problem.value))
         told = problem.having(mask=None)
-        said = self._keywords(self._reworded(told), how)
+        said = self.keywords(self.reworded(told), how)
         said |= {"cu_seqlens_q": bounds(torch.full((batch,), queries)), "cu_seqlens_k": bounds(lengths)}
         longest = {"max_seqlen_q": queries, "max_seqlen_k": int(lengths.max()) if batch else 0}
         said |= {name: length for name, length in longest.items() if name in self.binding.switches}

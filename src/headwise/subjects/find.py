@@ -47,8 +47,8 @@ def find(
     known = standing_for(subject)
     if known is not None:
         return known.made(name, {"subject": subject, **arguments} if known.takes_subject else arguments, declared, dtype, device)
-    if isinstance(subject, type) or arguments:
-        subject = construct(subject, name, arguments)
+    if isinstance(subject, type) or (arguments and not isinstance(subject, nn.Module)):
+        subject, arguments = construct(subject, name, arguments), {}
         if not isinstance(subject, nn.Module):
             raise ArgumentTypeError(f"subject must make an nn.Module or be a function, got {name} which makes {type(subject).__name__}. Wrap it in a function.")
     if hasattr(subject, "honours") and hasattr(subject, "attend"):
@@ -56,7 +56,12 @@ def find(
     if isinstance(subject, nn.Module):
         from headwise.subjects.module import of_module
 
-        return of_module(subject, name, declared, dtype, device)
+        try:
+            return of_module(subject, name, declared, dtype, device, **arguments)
+        except TypeError as error:
+            raise ArgumentError(
+                f"arguments must be projections, num_heads or num_kv_heads beside a module, got {', '.join(arguments)} ({error}). Leave them out."
+            ) from None
     return (of_function(subject, name, declared, dtype, device),)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from headwise.axes import Tensor
 from headwise.catalog import entries
-from headwise.errors import HeadwiseError
 from headwise.proof.answer import Answer, How
 from headwise.proof.lie import Lie
 from headwise.proof.subject import Subject
 from headwise.subjects.probing import alike
+
+LAWS_OF_ANY = frozenset({"definition", "error_stays_within_rounding"})  # every fault makes them fall
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,25 @@ class Likely:
     threads: tuple[str, ...]
 
 
-def likely(subject: Subject, failed: Sequence[tuple[Any, How]], honest: Sequence[Any]) -> Likely | None:
-    """The attack that gives the subject's numbers on every problem on which it failed; of several the one that agrees with it on most others.
+def likely(subject: Subject, law: str, failed: Sequence[tuple[Any, How]], others: Sequence[Any]) -> Likely | None:
+    """The attack that the law must catch, that gives the subject's numbers where it failed, and mostly elsewhere too.
 
     Args:
         failed: problems as they were found, before they were shrunk: on a small one many faults look alike.
-        honest: further problems.
+        others: further problems, on which the subject may be right.
     """
-    right = [_given(subject, problem, how) for problem, how in failed]
-    told = list(zip(failed, right, strict=True))
-    suspects = [suspect for suspect in _liars(subject) if all(_same(_given(suspect[3], *asked), got) for asked, got in told)]
-    if not suspects or any(got is None for got in right):
-        return None
-    agreeing = [sum(_same(_given(liar, problem, How()), _given(subject, problem, How())) for problem in honest) for *_, liar in suspects]
-    name, lie, way, _ = suspects[agreeing.index(max(agreeing))]
-    return Likely(name, way, lie.lie, lie.seen_in)
+    told = [(asked, _given(subject, *asked)) for asked in failed]
+    plain = [(problem, _given(subject, problem, How())) for problem in others]
+    plain = [(problem, got) for problem, got in plain if got is not None]
+    best, most = None, 0.5
+    for name, lie, way, liar in _liars(subject):
+        if law not in LAWS_OF_ANY and law not in lie.caught_by:
+            continue
+        if all(_same(_given(liar, *asked), got) for asked, got in told):
+            share = sum(_same(_given(liar, problem, How()), got) for problem, got in plain) / max(len(plain), 1)
+            if share > most:
+                best, most = Likely(name, way, lie.lie, lie.seen_in), share
+    return best
 
 
 def _liars(subject: Subject) -> Iterator[tuple[str, Lie, str, Any]]:
@@ -57,7 +62,7 @@ def _liars(subject: Subject) -> Iterator[tuple[str, Lie, str, Any]]:
 def _given(subject: Any, problem: Any, how: How) -> Answer | None:
     try:
         return subject.attend(problem, how)
-    except (HeadwiseError, RuntimeError, ValueError, IndexError, TypeError):
+    except Exception:  # noqa: BLE001 - a liar may raise anything; then it gives no numbers
         return None
 
 

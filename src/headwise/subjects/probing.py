@@ -168,24 +168,32 @@ def asked(subject: Subject, problem: Problem, how: How = PLAINLY) -> Answer | Ex
         return error
 
 
-def abilities(subject: Subject) -> Iterator[tuple[str, str | None]]:
-    """Each ability that can be tried, and why the subject lacks it, or None."""
+def abilities(subject: Subject, **always: Any) -> Iterator[tuple[str, str | None]]:
+    """Each ability that can be tried, and why the subject lacks it, or None.
+
+    Args:
+        always: options without which it cannot be asked at all.
+    """
+
+    def plain_(**changes: Any) -> Problem:
+        return plain(**{**always, **changes})
+
     upstream = numbers(2, 2, 3, 4, seed=3)
     trials: dict[str, tuple[Problem, How]] = {
-        "groups": (plain(heads=4), PLAINLY),
-        "value_width": (plain(value_width=3), PLAINLY),
-        "gradients": (plain(), How(upstream=upstream.to(subject.device, subject.dtypes[0]))),
+        "groups": (plain_(heads=4), PLAINLY),
+        "value_width": (plain_(value_width=3), PLAINLY),
+        "gradients": (plain_(), How(upstream=upstream.to(subject.device, subject.dtypes[0]))),
     }
     if "mask" in subject.honours:
-        trials["mask_by_head"] = plain(mask=_some_hidden(1, 2, 3, 5)), PLAINLY
+        trials["mask_by_head"] = plain_(mask=_some_hidden(1, 2, 3, 5)), PLAINLY
     if "query_offset" in subject.honours and "causal" in subject.honours:
-        trials["offset_by_row"] = plain(causal=True, query_offset=torch.tensor([1, 2])), PLAINLY
+        trials["offset_by_row"] = plain_(causal=True, query_offset=torch.tensor([1, 2])), PLAINLY
     for name, (problem, how) in trials.items():
         got = asked(subject, problem, how)
         yield name, _said(got) if isinstance(got, Exception) else None
-    yield "weights", _lacks(asked(subject, plain(), How(weights=True)), "weights")
-    yield "lse", _lacks(asked(subject, plain()), "lse")
-    empty = [asked(subject, plain(queries=queries, keys=keys)) for queries, keys in ((0, 5), (3, 0))]
+    yield "weights", _lacks(asked(subject, plain_(), How(weights=True)), "weights")
+    yield "lse", _lacks(asked(subject, plain_()), "lse")
+    empty = [asked(subject, plain_(queries=queries, keys=keys)) for queries, keys in ((0, 5), (3, 0))]
     yield "empty", next((_said(got) for got in empty if isinstance(got, Exception)), None)
 
 

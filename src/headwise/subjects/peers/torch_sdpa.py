@@ -20,9 +20,14 @@ BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION, "effic
 def compute(problem: Problem, how: How) -> Tensor:
     if problem.causal and (problem.mask is not None or problem.bias is not None):
         raise Refused("is_causal and attn_mask exclude each other.")
-    backends = [BACKENDS[how.path]] if how.path else list(BACKENDS.values())
-    with sdpa_kernel(backends):
-        return scaled_dot_product_attention(problem.query, problem.key, problem.value, **keywords(problem, how))
+    chosen = [BACKENDS[how.path]] if how.path else list(BACKENDS.values())
+    try:
+        with sdpa_kernel(chosen):
+            return scaled_dot_product_attention(problem.query, problem.key, problem.value, **keywords(problem, how))
+    except RuntimeError as error:
+        if how.path and "No available kernel" in str(error):
+            raise Refused(f"the {how.path} backend does not take this.") from None
+        raise
 
 
 def keywords(problem: Problem, how: How) -> dict:
