@@ -77,54 +77,59 @@ FAULTS = {
 def attend(
     query, key, value, *, causal=False, query_offset=None, window=None, mask=None, bias=None, scale=None, softcap=None, sink=None, statistics=(), fault=None
 ) -> SimpleNamespace:
-    if fault == "contiguous strides":
-        query, key, value = (x if x.is_contiguous() else x.as_strided(x.shape, torch.empty(x.shape).stride()) for x in (query, key, value))
-    if fault == "axes swapped":
-        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    if fault == "empty refused" and 0 in (*query.shape, *key.shape):
-        raise RuntimeError("an axis of length 0")
-    batch, heads, queries, width = query.shape
-    keys, groups = key.shape[2], key.shape[1]
-    if fault == "last key lost" and keys % 32 == 1 and key.stride(1) == 0:
-        key, value, keys = key[:, :, :-1], value[:, :, :-1], keys - 1
-        mask = mask[..., :-1] if mask is not None and mask.shape[-1] > 1 else mask
+    query, key, value, mask = _laid_out(query, key, value, mask, fault)
+    heads, width = query.shape[1], query.shape[3]
     k, v = _share(key, heads, fault), _share(value, heads, fault)
-    keys = k.shape[2]
-
+    seen = _seen((*query.shape[:3], k.shape[2]), causal, query_offset, window, mask, fault)
     usual = {"model width": max(heads * width, 1) ** -0.5, "times root": width**0.5, "no scale": 1.0}.get(fault, width**-0.5)
     scale = usual if scale is None or fault == "default scale" else scale
-    scale = abs(scale) if fault == "size of scale" else scale
-    seen = _seen((batch, heads, queries, keys), causal, query_offset, window, mask, fault)
-    raw = query.double() @ k.double().mT
-    scores = torch.where(seen, raw, -torch.inf) * scale if fault == "mask before scale" else raw * scale
-    if softcap is not None:
-        inner = torch.where(seen, scores, -torch.inf) if fault == "cap after mask" else scores
-        scores = softcap * torch.tanh(inner / softcap)
-    if bias is not None:
-        if fault == "bias as mask":
-            seen = seen & (bias == 0)
-        elif fault != "bias ignored":
-            scores, seen = scores + bias, seen & (bias > -torch.inf)
+    scores, seen = _score(query.double() @ k.double().mT, seen, abs(scale) if fault == "size of scale" else scale, softcap, bias, fault)
     if mask is not None and fault == "mask added":
         scores = scores + mask.double()
     scores = _hide(scores, seen, fault)
     if fault == "cap after mask":
         scores = torch.where(seen, scores, -softcap if softcap else -torch.inf)
     weights, lse, gone = _share_out(scores, seen, sink, scale, fault)
-    output = weights @ v.double()
-    if fault == "width of query":
-        output = torch.nn.functional.pad(output, (0, max(width - output.shape[-1], 0)))[..., :width]
-    if fault == "batch lost" and batch == 1:
-        output = output[:0]
-    if fault == "axes swapped":
-        output = output.transpose(1, 2)
-    if fault == "upstream contiguous" and output.requires_grad:
-        output = _Careless.apply(output)
     return SimpleNamespace(
-        output=output.to(query.dtype),
+        output=_said(weights @ v.double(), width, fault).to(query.dtype),
         lse=lse.to(torch.promote_types(query.dtype, torch.float32)),
         statistics={"sink": gone.detach()} if "sink" in statistics else {},
     )
+
+
+def _laid_out(query, key, value, mask, fault):
+    if fault == "contiguous strides":
+        query, key, value = (x if x.is_contiguous() else x.as_strided(x.shape, torch.empty(x.shape).stride()) for x in (query, key, value))
+    if fault == "axes swapped":
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    if fault == "empty refused" and 0 in (*query.shape, *key.shape):
+        raise RuntimeError("an axis of length 0")
+    if fault == "last key lost" and key.shape[2] % 32 == 1 and key.stride(1) == 0:
+        key, value = key[:, :, :-1], value[:, :, :-1]
+        mask = mask[..., :-1] if mask is not None and mask.shape[-1] > 1 else mask
+    return query, key, value, mask
+
+
+def _score(raw: Tensor, seen: Tensor, scale: float, softcap, bias, fault) -> tuple[Tensor, Tensor]:
+    scores = torch.where(seen, raw, -torch.inf) * scale if fault == "mask before scale" else raw * scale
+    if softcap is not None:
+        inner = torch.where(seen, scores, -torch.inf) if fault == "cap after mask" else scores
+        scores = softcap * torch.tanh(inner / softcap)
+    if bias is None or fault == "bias ignored":
+        return scores, seen
+    if fault == "bias as mask":
+        return scores, seen & (bias == 0)
+    return scores + bias, seen & (bias > -torch.inf)
+
+
+def _said(output: Tensor, width: int, fault) -> Tensor:
+    if fault == "width of query":
+        return torch.nn.functional.pad(output, (0, max(width - output.shape[-1], 0)))[..., :width]
+    if fault == "batch lost" and len(output) == 1:
+        return output[:0]
+    if fault == "axes swapped":
+        return output.transpose(1, 2)
+    return _Careless.apply(output) if fault == "upstream contiguous" and output.requires_grad else output
 
 
 def _share(x: Tensor, heads: int, fault) -> Tensor:

@@ -120,7 +120,7 @@ def refusing(why):
 def test_a_backend_that_cannot_says_why():
     with (
         patch.object(module_of_attend, "entries", lambda package: {"slow": refusing("it is Sunday")}),
-        pytest.raises(BackendError, match=r"backend 'slow' cannot honour this call: it is Sunday. Leave backend out, or choose another."),
+        pytest.raises(BackendError, match=r"backend 'slow' cannot honour this call: it is Sunday\. Leave backend out, or choose another\."),
     ):
         compute(Q, K, V, call_of(Q, K), backend="slow")
 
@@ -129,7 +129,7 @@ def test_a_backend_that_cannot_says_why():
 def test_no_backend_at_all():
     with (
         patch.object(module_of_attend, "entries", lambda package: {"slow": refusing("it is Sunday")}),
-        pytest.raises(BackendError, match="no backend can honour this call. `headwise doctor` says which ones work here."),
+        pytest.raises(BackendError, match=r"no backend can honour this call\. `headwise doctor` says which ones work here\."),
     ):
         compute(Q, K, V, call_of(Q, K))
 

@@ -19,14 +19,15 @@ def weights(query: Query, key: Key, lse: Rows, call: Call, rows: slice, keys: sl
         keys: likewise.
     """
     scores = masked_scores(query, key, call, rows, keys, lse.dtype)
-    found = (scores - lse[:, :, rows, None]).exp()
+    ends = lse.masked_fill(lse == torch.inf, torch.nan)  # a row with an infinite score has no weights
+    found = (scores - ends[:, :, rows, None]).exp()
     return found.masked_fill(scores == -torch.inf, 0)
 
 
 def masked_scores(query: Query, key: Key, call: Call, rows: slice, keys: slice, dtype: torch.dtype) -> Float[Tensor, "B H t s"]:
     """What the softmax sees of a rectangle: scaled, capped, biased; -inf where hidden."""
-    group = query.shape[1] // max(key.shape[1], 1)
-    q = query[:, :, rows].to(dtype).unflatten(1, (-1, group))
+    groups = key.shape[1]
+    q = query[:, :, rows].to(dtype).unflatten(1, (groups, query.shape[1] // max(groups, 1)))
     k = key[:, :, keys].to(dtype)
     scores = torch.einsum("bgrtd,bgsd->bgrts", q * call.scale, k).flatten(1, 2)
     if call.softcap is not None:
