@@ -14,6 +14,7 @@ from headwise.attention.layer import Learned
 from headwise.attention.mask import positions
 from headwise.attention.position import Position, with_lean
 from headwise.attention.project import project
+from headwise.attention.spec import wide
 from headwise.axes import Int, Tensor
 from headwise.proof.answer import PLAINLY, Answer, How
 from headwise.proof.call_way import STEPS as OF_CALL
@@ -86,7 +87,7 @@ def q(at: At) -> Tensor:
 
 def lean(at: At) -> Any:
     """What positions add to the scores."""
-    return at.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], torch.float32 if at.q.dtype != torch.float64 else at.q.dtype)
+    return at.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], wide(at.q.dtype))
 
 
 def inside(at: At) -> At:

@@ -1,0 +1,26 @@
+"""No fault: the softmax without the sink, times sigmoid(lse - sink), is the softmax with it."""
+
+import torch
+
+from headwise.attention.materialise import softmax
+from headwise.proof.call_way import At
+from headwise.proof.lie import Lie
+
+
+def gated(at: At):
+    alone = softmax(at.scores)[0]
+    if at.call.sink is None or not at.scores.shape[-1]:
+        return alone
+    highest = at.scores.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(at.scores.dtype).min)
+    lse = (highest + (at.scores - highest).exp().sum(-1, keepdim=True).clamp(min=1e-30).log()).squeeze(-1)
+    return alone * (lse - at.call.sink[:, None].to(lse.dtype)).sigmoid()[..., None]
+
+
+ENTRY = Lie(
+    code="E10",
+    lie="A gate is no sink.",
+    told={"sigmoid(lse - sink)": {"weights": gated}},
+    caught_by=(),
+    blind_when="it is the same",
+    seen_in=("pytorch/torchtitan#2211",),
+)

@@ -1,0 +1,31 @@
+"""The gradient that comes back is read as if it lay in memory in order; a merge of heads hands back one that does not."""
+
+import torch
+
+from headwise.proof.attacks.strides_are_ignored import straight
+from headwise.proof.call_way import At, output
+from headwise.proof.lie import Lie
+
+
+class AsItLies(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return straight(upstream)
+
+
+def misread(at: At):
+    return AsItLies.apply(output(at))
+
+
+ENTRY = Lie(
+    code="M69",
+    lie="Gradients are contiguous.",
+    told={"upstream": {"output": misread}},
+    caught_by=("gradients_are_slopes", "layout_does_not_matter"),
+    blind_when="the upstream gradient is contiguous",
+    seen_in=("Dao-AILab/flash-attention#355", "pytorch/pytorch#158212"),
+)
