@@ -8,6 +8,7 @@ import torch
 
 import headwise as hw
 from benchmarks.tiny import build, known, seeded
+from headwise.attention.weights import weights
 from headwise.errors import HeadwiseError, UnseenAttention, WritesRefused
 
 WEIGHTS = 5e-5  # float32 scores of eager attention differ by their rounding
@@ -77,7 +78,7 @@ def _refusals(run: "hw.Run") -> Iterator[str]:
 
 def _apart(run: "hw.Run", theirs: list[torch.Tensor]) -> tuple[float, int]:
     """How far weights are from those that eager attention returns, each matched with the nearest of its shape."""
-    ours = [x for part in run.parts for x in _weights(run, part)]
+    ours = list(_weights(run, {tuple(x.shape) for x in theirs}))
     worst, matched, used = 0.0, 0, set()
     for tensor in theirs:
         near = [(_difference(x, tensor), i) for i, x in enumerate(ours) if i not in used and x.shape == tensor.shape]
@@ -88,12 +89,14 @@ def _apart(run: "hw.Run", theirs: list[torch.Tensor]) -> tuple[float, int]:
     return worst, matched
 
 
-def _weights(run: "hw.Run", part: str) -> Iterator[torch.Tensor]:
-    """[B, H, T, S] of each layer of a part."""
+def _weights(run: "hw.Run", shapes: set[tuple[int, ...]]) -> Iterator[torch.Tensor]:
+    """[B, H, T, S] of each call with one of these shapes; NaN where the query is padding."""
     for place in run._facts.places:
-        if place.part == part:
-            rows = [[run.weights(place.layer, head, batch=row, part=part) for head in range(place.heads)] for row in range(place.batch)]
-            yield torch.stack([torch.stack(heads) for heads in rows])
+        if (place.batch, place.heads, place.queries, place.keys) in shapes:
+            call = run._kept(place.index)
+            found = weights(call.query, call.key, call.lse, call.call, slice(0, place.queries), slice(0, place.keys))
+            padding = run._facts.padding[place.part]
+            yield found if padding is None else found.masked_fill(padding[:, None, :, None], torch.nan)
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:

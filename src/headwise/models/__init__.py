@@ -1,6 +1,6 @@
 """A real model, opened: every attention that it computes, seen through transformers' own attention interface.
 
-    model = open_model("demo:smollm2")         a directory, a hub id, "demo:minilm", "demo:smollm2", or a PreTrainedModel
+    model = open_model("demo:smollm2")         a directory, a hub id, "demo:minilm", "demo:smollm2", or a torch module
     run   = model.run("The cat sat.")          one pass; also [texts], token ids, or a dict of the model's own inputs
 
 What a run offers:

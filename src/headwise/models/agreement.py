@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 from headwise.axes import Tensor
 from headwise.errors import ModelError
+from headwise.models.kind import implementation_of, text_config
 from headwise.models.session import Session, tensors_of
 from headwise.models.verdict import Verdict, Worst
 
@@ -19,7 +21,7 @@ EAGER_BYTES = 4 << 30  # what eager attention may take for its scores
 
 def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
     """Compare the run's outputs with the model's own, by the model's own difference between two implementations."""
-    hf, loaded = session.hf, session.hf.config._attn_implementation or "eager"
+    loaded = implementation_of(session.hf)
     own = tensors_of(session.plain(loaded))
     other = _other(session, "eager" if loaded != "eager" else "sdpa")
     against = f"{TIMES} times the difference between its own implementations" if other else f"the rounding of its only implementation, {loaded}"
@@ -38,7 +40,7 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
 
 def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
     """The outputs of the model's other implementation; None where it has none, or where it would take too much memory."""
-    if implementation == "sdpa" and not session.hf._supports_sdpa:
+    if not isinstance(session.hf, PreTrainedModel) or (implementation == "sdpa" and not session.hf._supports_sdpa):
         return None
     if implementation == "eager" and _eager_bytes(session.hf, session.given) > EAGER_BYTES:
         return None
@@ -48,10 +50,10 @@ def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
         return None  # some models name an implementation that they then refuse: gemma2 and sdpa
 
 
-def _eager_bytes(hf: PreTrainedModel, given: Mapping[str, Any]) -> int:
+def _eager_bytes(hf: nn.Module, given: Mapping[str, Any]) -> int:
     """What eager attention takes for one layer: scores, their softmax and a copy in float32."""
     ids = given.get("input_ids")
-    heads = getattr(hf.config.get_text_config(), "num_attention_heads", 1)
+    heads = getattr(text_config(hf), "num_attention_heads", 1)
     return 0 if not isinstance(ids, Tensor) else 3 * 4 * ids.shape[0] * heads * ids.shape[1] ** 2
 
 

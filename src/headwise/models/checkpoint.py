@@ -64,7 +64,7 @@ def check_fit(hf: PreTrainedModel, told: dict[str, Any]) -> None:
         raise CheckpointError(f"config.json must fit the weights, got {_few(surplus)}, for which {kind} has no place. Use the config.json of these weights.")
 
 
-def check_numbers(hf: PreTrainedModel) -> None:
+def check_numbers(hf: nn.Module) -> None:
     """Whether every weight is a number.
 
     Raises:

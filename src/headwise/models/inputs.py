@@ -6,11 +6,13 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils.generic import TransformersKwargs
 
 from headwise.axes import Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.models.kind import device_of, is_encoder_decoder, main_input, text_config
 
 REFUSED = {
     "past_key_values": "A run reads the whole input at once: pass all of it.",
@@ -37,7 +39,7 @@ class Inputs:
     notes: tuple[str, ...] = ()
 
 
-def encode(hf: PreTrainedModel, tokenizer: Any, what: Any) -> Inputs:
+def encode(hf: nn.Module, tokenizer: Any, what: Any) -> Inputs:
     """The inputs that this means.
 
     Args:
@@ -52,7 +54,7 @@ def encode(hf: PreTrainedModel, tokenizer: Any, what: Any) -> Inputs:
     if isinstance(what, str):
         given = _texts(hf, tokenizer, [what])
     elif isinstance(what, Tensor):
-        given = {"input_ids": _ids(what)}
+        given = {main_input(hf): _ids(what) if isinstance(hf, PreTrainedModel) else what}
     elif isinstance(what, Mapping):
         given = _named(what)
         _check_names(hf, given)
@@ -62,15 +64,16 @@ def encode(hf: PreTrainedModel, tokenizer: Any, what: Any) -> Inputs:
         raise ArgumentError("input must hold at least one text, got an empty list. Pass a text.")
     else:
         raise ArgumentTypeError(f"input must be a text, a list of texts, a tensor of token ids or a dict of tensors, got {type(what).__name__}.")
-    given = {name: x.to(hf.device) if isinstance(x, Tensor) else x for name, x in given.items()}
-    if hf.config.is_encoder_decoder and not isinstance(what, Mapping):
+    device = device_of(hf)
+    given = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in given.items()}
+    if is_encoder_decoder(hf) and not isinstance(what, Mapping):
         given |= _same_for_the_decoder(hf, given)
         notes = ("the decoder reads the input too, shifted by one token: pass a dict with decoder_input_ids to give it another text",)
     _check_lengths(hf, given)
     return Inputs(given, _words(tokenizer, given.get("input_ids")), _words(tokenizer, given.get("decoder_input_ids")) or None, notes)
 
 
-def _texts(hf: PreTrainedModel, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
+def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
     """Each text made ids by itself, then padded on the tokenizer's side; the tokenizer is left as it is."""
     if tokenizer is None:
         raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model, or give token ids.")
@@ -93,7 +96,7 @@ def _texts(hf: PreTrainedModel, tokenizer: Any, texts: Sequence[str]) -> dict[st
             lists.append(fill + list(one[name]) if left else list(one[name]) + fill)
     given = {name: torch.tensor(lists) for name, lists in rows.items()}
     accepted = signature(hf.forward).parameters
-    if left and len(texts) > 1 and "position_ids" in accepted and not hf.config.is_encoder_decoder:
+    if left and len(texts) > 1 and "position_ids" in accepted and not is_encoder_decoder(hf):
         given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
     return {name: x for name, x in given.items() if name in accepted}
 
@@ -130,7 +133,7 @@ def _check_names(hf: Any, given: Mapping[str, Any]) -> None:
             raise ArgumentError(f"input must hold names that the model reads, got {name!r}, which no part of {type(hf).__name__} does. Correct it.")
 
 
-def _same_for_the_decoder(hf: PreTrainedModel, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _same_for_the_decoder(hf: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The input itself, shifted right behind the decoder's start token, as in training to reproduce it."""
     ids, start = given["input_ids"], hf.config.decoder_start_token_id
     if start is None:
@@ -142,7 +145,7 @@ def _same_for_the_decoder(hf: PreTrainedModel, given: Mapping[str, Tensor]) -> d
     return found
 
 
-def _check_lengths(hf: PreTrainedModel, given: Mapping[str, Any]) -> None:
+def _check_lengths(hf: nn.Module, given: Mapping[str, Any]) -> None:
     limit = positions(hf)
     vocabulary = _vocabulary(hf)
     for name in ("input_ids", "decoder_input_ids"):
@@ -155,8 +158,10 @@ def _check_lengths(hf: PreTrainedModel, given: Mapping[str, Any]) -> None:
             raise ArgumentError(f"{name} must be in 0..{vocabulary.num_embeddings - 1}, got {int(ids.min())}..{int(ids.max())}. Use the model's own tokenizer.")
 
 
-def _vocabulary(hf: PreTrainedModel) -> torch.nn.Embedding | None:
+def _vocabulary(hf: nn.Module) -> torch.nn.Embedding | None:
     """The table that turns ids into vectors; None where a model has none, or several."""
+    if not isinstance(hf, PreTrainedModel):
+        return None
     try:
         found = hf.get_input_embeddings()
     except (NotImplementedError, AttributeError):
@@ -164,9 +169,9 @@ def _vocabulary(hf: PreTrainedModel) -> torch.nn.Embedding | None:
     return found if isinstance(found, torch.nn.Embedding) else None
 
 
-def positions(hf: PreTrainedModel) -> int | None:
+def positions(hf: nn.Module) -> int | None:
     """How many tokens the model has positions for; None where there is no limit."""
-    config = hf.config.get_text_config()
+    config = text_config(hf)
     limit = getattr(config, "max_position_embeddings", None)
     for name, module in hf.named_modules():
         if isinstance(module, torch.nn.Embedding) and name.endswith("position_embeddings") and module.padding_idx is not None and limit is not None:

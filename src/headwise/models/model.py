@@ -5,7 +5,7 @@ from threading import Lock
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from torch import nn
 
 from headwise.attention.attend import statistic_names
 from headwise.axes import Bool, Int, Tensor
@@ -36,7 +36,7 @@ class Model:
         note: what the user should know about its weights, or None.
     """
 
-    def __init__(self, hf: PreTrainedModel, tokenizer: Any = None, name: str = "", note: str | None = None) -> None:
+    def __init__(self, hf: nn.Module, tokenizer: Any = None, name: str = "", note: str | None = None) -> None:
         self.hf, self.tokenizer, self.name, self.note = hf, tokenizer, name or type(hf).__name__, note
         self._layouts: dict[Any, Layout] = {}
         self._lock = Lock()
@@ -121,12 +121,12 @@ class Model:
         return padding
 
 
-def _structure(hf: PreTrainedModel) -> int:
+def _structure(hf: nn.Module) -> int:
     """Changes when modules are added, taken away or replaced by others of another class."""
     return hash(tuple((name, type(module)) for name, module in hf.named_modules()))
 
 
-def _segments(hf: PreTrainedModel, segments: Tensor | None, names: tuple[str, ...], inputs: Inputs) -> Int[Tensor, "B S"] | None:
+def _segments(hf: nn.Module, segments: Tensor | None, names: tuple[str, ...], inputs: Inputs) -> Int[Tensor, "B S"] | None:
     if (segments is None) == ("segment" in names):
         raise ArgumentError(f"segments and the statistic 'segment' must come together, got segments={'given' if segments is not None else None}. Give both.")
     if segments is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
@@ -21,7 +22,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.jso
 
 
 def open_model(
-    source: str | Path | PreTrainedModel,
+    source: str | Path | nn.Module,
     tokenizer: Any = None,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
@@ -33,7 +34,7 @@ def open_model(
     its place; without that, the base model. Weights are read from safetensors files only.
 
     Args:
-        source: a directory that `save_pretrained` wrote, a hub id, "demo:minilm", "demo:smollm2", or a loaded model.
+        source: a directory that `save_pretrained` wrote, a hub id, "demo:minilm", "demo:smollm2", or a loaded model: one of transformers, or any torch module.
         tokenizer: transformers' own, or where to load it from; the model's own when absent. Needed for text only.
         dtype: "float32", "bfloat16", ...; as saved when absent.
         device: "cpu", "cuda", ...; the CPU when absent.
@@ -50,10 +51,10 @@ def open_model(
         >>> dict(model.run(torch.tensor([3, 1, 4, 1, 5]), statistics=["entropy"]).statistics.sizes)
         {'batch': 1, 'layer': 2, 'head': 3, 'query': 5}
     """
-    if isinstance(source, PreTrainedModel):
+    if isinstance(source, nn.Module):
         return _loaded(source, tokenizer, dtype, device)
     if not isinstance(source, str | Path):
-        raise ArgumentTypeError(f"source must be a directory, a hub id, a demo's name or a PreTrainedModel, got {type(source).__name__}.")
+        raise ArgumentTypeError(f"source must be a directory, a hub id, a demo's name or a model, got {type(source).__name__}.")
     where, note = demo(str(source).removeprefix("demo:")) if str(source).startswith("demo:") else (_existing(source), None)
     with _quiet(where):
         hf = _load(where, _dtype(dtype), trust_remote_code)
@@ -63,7 +64,7 @@ def open_model(
     return Model(_moved(hf, device), words, str(source), note)
 
 
-def _loaded(hf: PreTrainedModel, tokenizer: Any, dtype: Any, device: Any) -> Model:
+def _loaded(hf: nn.Module, tokenizer: Any, dtype: Any, device: Any) -> Model:
     for name, asked in (("dtype", dtype), ("device", device)):
         if asked is not None:
             raise ArgumentError(f"{name} must be left out for a model that is loaded already, got {asked!r}. Convert the model before opening it.")

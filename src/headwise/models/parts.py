@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import nn
 from transformers import PreTrainedModel
 
 from headwise.models.layout import Site
@@ -25,14 +26,14 @@ class Place:
     keys: int
 
 
-def places(model: PreTrainedModel, sites: Sequence[Site], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Place]:
+def places(model: nn.Module, sites: Sequence[Site], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Place]:
     """The place of each call, given its [B, H, G, T, S].
 
     A part is "self", "cross", "encoder.self", "vision_tower.self": the tower is the innermost PreTrainedModel around the
     calling module, by as much of its name as tells it from the others. Calls of one tower that differ in batch or length
     (windows, stages) are parts of their own: "self", "self.2".
     """
-    inner = [name for name, module in model.named_modules() if isinstance(module, PreTrainedModel)]
+    inner = ["", *(name for name, module in model.named_modules() if isinstance(module, PreTrainedModel))]
     homes = [max((name for name in inner if _inside(site.module, name)), key=len) for site in sites]
     towers = _shortest(homes)
     known: dict[str, list[tuple[int, int, int]]] = {}

@@ -94,7 +94,7 @@ def read(
     call = Call(scale=_scale(module, scaling, query), offset=_offsets(query, keys - queries))
     notes: tuple[str, ...] = ()
     padding = None
-    if isinstance(attention_mask, Told) and not attention_mask.rule.written:
+    if isinstance(attention_mask, Told) and not attention_mask.rule.written and not _is_one_row(attention_mask, queries):
         rule = attention_mask.rule
         _check_described(module, attention_mask, query, keys)
         padding = None if rule.padding is None else rule.padding[:, :keys].expand(query.shape[0], -1)
@@ -253,6 +253,11 @@ def _scale(module: nn.Module, scaling: Any, query: Query) -> float:
     if isinstance(scaling, Tensor) and scaling.numel() != 1:
         raise ModelError(f"scaling of {type(module).__name__} must be one number, got shape {list(scaling.shape)}.")
     return float(scaling)
+
+
+def _is_one_row(told: Told, queries: int) -> bool:
+    """Whether a mask was stated for one query and is meant for several."""
+    return told.rule.queries == 1 and queries > 1
 
 
 def _check_described(module: nn.Module, told: Told, query: Query, keys: int) -> None:

@@ -30,7 +30,7 @@ class Session:
         draws: the state of torch's random numbers before the first pass, for a model that draws some in eval mode too.
     """
 
-    hf: PreTrainedModel
+    hf: nn.Module
     given: Mapping[str, Any]
     layout: Layout
     draws: Tensor | None = None
@@ -60,14 +60,14 @@ def drawing(draws: Tensor | None) -> Iterator[None]:
         yield
 
 
-def surveyed(hf: PreTrainedModel, given: Mapping[str, Any], wish: Wish) -> tuple[Any, Layout]:
+def surveyed(hf: nn.Module, given: Mapping[str, Any], wish: Wish) -> tuple[Any, Layout]:
     """The model's output, and the layout of its calls, from a pass in which every module and operator is watched."""
     register()
     survey = Survey(_listening(hf), given, wish, unmasked_is_causal(hf))
     return _explained(hf, survey.run)
 
 
-def passed(hf: PreTrainedModel, given: Mapping[str, Any], layout: Layout, wish: Wish) -> Any:
+def passed(hf: nn.Module, given: Mapping[str, Any], layout: Layout, wish: Wish) -> Any:
     """The model's output, from a pass whose layout is known.
 
     Raises:
@@ -77,22 +77,22 @@ def passed(hf: PreTrainedModel, given: Mapping[str, Any], layout: Layout, wish: 
     return _explained(hf, Watch(_listening(hf), layout, given, wish, unmasked_is_causal(hf)).run)
 
 
-def _listening(hf: PreTrainedModel) -> PreTrainedModel:
+def _listening(hf: nn.Module) -> nn.Module:
     """A twin whose attention calls our function, torch's own modules too."""
     found = twin(hf, NAME)
     listen(found)
     return found
 
 
-def plain(hf: PreTrainedModel, given: Mapping[str, Any], implementation: str) -> Any:
+def plain(hf: nn.Module, given: Mapping[str, Any], implementation: str) -> Any:
     """The model's output with another attention implementation, in eval mode."""
     with torch.inference_mode(False), torch.no_grad():
         return _explained(hf, lambda: twin(hf, implementation)(**given))
 
 
-def unmasked_is_causal(hf: PreTrainedModel) -> bool:
+def unmasked_is_causal(hf: nn.Module) -> bool:
     """Whether no mask means causal in a module that says so: with every implementation but eager."""
-    return hf.config._attn_implementation != "eager"
+    return isinstance(hf, PreTrainedModel) and hf.config._attn_implementation != "eager"
 
 
 def tensors_of(outputs: Any) -> dict[str, Tensor]:
@@ -101,7 +101,7 @@ def tensors_of(outputs: Any) -> dict[str, Tensor]:
     return {name: x.detach() for name, x in named.items() if isinstance(x, Tensor)}
 
 
-def _explained(hf: PreTrainedModel, run: Callable[[], Any]) -> Any:
+def _explained(hf: nn.Module, run: Callable[[], Any]) -> Any:
     """Run, and say in one line of ours which input a model's own code stumbled over."""
     try:
         return run()

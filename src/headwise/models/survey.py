@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
 
 from headwise.attention.spec import Attended
 from headwise.axes import Output as Said
@@ -90,7 +89,7 @@ class Replay:
 class Survey(Watch):
     """Runs the twin once with every module watched, and draws the layout."""
 
-    def __init__(self, twin: PreTrainedModel, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool) -> None:
+    def __init__(self, twin: nn.Module, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool) -> None:
         super().__init__(twin, Layout(()), inputs, wish, unmasked_is_causal)
         self.stack: list[Frame] = []
         self.waiting: list[Frame] = []  # returned, and W_O of their calls still to come
@@ -223,7 +222,8 @@ class Survey(Watch):
         self.replay = replay = Replay(words, frame.found.module, frame.found.turn_in_frame)
         before, self.busy = self.busy, False
         try:
-            frame.module(*frame.args, **frame.kwargs)
+            with torch.random.fork_rng(devices=()):  # what this draws, the rest of the pass must not miss
+                frame.module(*frame.args, **frame.kwargs)
         finally:
             self.replay, self.busy = None, before
         if replay.read is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
 
 from headwise.attention.attend import compute
 from headwise.attention.spec import Attended
@@ -72,7 +71,7 @@ class Watch:
         unmasked_is_causal: see `reading.read`.
     """
 
-    def __init__(self, twin: PreTrainedModel, layout: Layout, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool) -> None:
+    def __init__(self, twin: nn.Module, layout: Layout, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool) -> None:
         self.twin, self.layout, self.inputs, self.wish = twin, layout, inputs, wish
         self.unmasked_is_causal = unmasked_is_causal
         self.known = frozenset(inputs)

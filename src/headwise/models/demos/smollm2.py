@@ -1,0 +1,13 @@
+"""SmolLM2-135M-Instruct (Apache-2.0), stored as GGUF with 4-bit weights."""
+
+from pathlib import Path
+
+
+def convert(source: Path, folder: Path) -> None:
+    """Write a directory that transformers loads: weights as they dequantise, in float32."""
+    from headwise.models import gguf
+
+    gguf.convert(source / "SmolLM2-135M-Instruct.Q4_1.gguf", folder)
+
+
+ENTRY = convert
