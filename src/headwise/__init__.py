@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from headwise.models.open import open_model as open_model
     from headwise.models.saving import load_run as load_run
     from headwise.proof.five_moves import five_moves as five_moves
+    from headwise.subjects.cases import Case as Case
+    from headwise.subjects.cases import cases as cases
+    from headwise.subjects.check import check as check
 
 __version__ = "0.1.0"
 
@@ -22,11 +25,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Alibi": "headwise.attention.position",
     "Attended": "headwise.attention.spec",
+    "Case": "headwise.subjects.cases",
     "HeadwiseError": "headwise.errors",
     "MultiHeadAttention": "headwise.attention.module",
     "RelativeBuckets": "headwise.attention.position",
     "Rotary": "headwise.attention.position",
     "attend": "headwise.attention.attend",
+    "cases": "headwise.subjects.cases",
+    "check": "headwise.subjects.check",
     "five_moves": "headwise.proof.five_moves",
     "load_run": "headwise.models.saving",
     "open_model": "headwise.models.open",
@@ -36,11 +42,14 @@ _HOMES = {
 __all__ = [
     "Alibi",
     "Attended",
+    "Case",
     "HeadwiseError",
     "MultiHeadAttention",
     "RelativeBuckets",
     "Rotary",
     "attend",
+    "cases",
+    "check",
     "five_moves",
     "load_run",
     "open_model",

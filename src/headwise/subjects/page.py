@@ -1,0 +1,57 @@
+"""A report as one HTML page that needs nothing else: no script, no font, no address."""
+
+from collections.abc import Mapping
+from html import escape
+
+from headwise.proof.problem import Problem
+from headwise.subjects.report import Failure, Report
+from headwise.subjects.telling import headline, sides, sizes, tensors
+
+STYLE = """
+:root { --page: #f6f6f4; --panel: #fff; --ink: #1a1c20; --ink2: #50555e; --line: #e2e2de; --red: #b4370f; --blue: #1b5fb8 }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #101215; --panel: #17191d; --ink: #e7e9ec; --ink2: #b0b6bf; --line: #292d33; --red: #ff9472; --blue: #7db2ff }
+}
+body { background: var(--page); color: var(--ink); font: 14px/20px system-ui, sans-serif; margin: 0 auto; max-width: 960px; padding: 24px 16px }
+h1 { font-size: 20px; line-height: 28px } h2 { font-size: 15px } .fail h2 { color: var(--red) } h1.passed { color: var(--blue) } h1.failed { color: var(--red) }
+article, section { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: 12px 16px; margin: 12px 0 }
+th { text-align: left; vertical-align: top; color: var(--ink2); font-weight: 500; padding: 2px 16px 2px 0; white-space: nowrap }
+td, pre { font: 12px/18px ui-monospace, monospace; overflow-wrap: anywhere } pre { overflow-x: auto; border-top: 1px solid var(--line); padding-top: 8px }
+a { color: var(--blue) }
+"""
+
+
+def to_html(report: Report) -> str:
+    """The verdict, every failure with its smallest input and test, conventions, what was not tested."""
+    verdict = "passed" if report.passed else "failed"
+    conventions = {stated.name: f"{stated.value} ({stated.known}): {stated.meaning}" for stated in report.conventions}
+    parts = [
+        f'<h1 class="{verdict}">{escape(headline(report))}</h1>',
+        f"<p>{escape(', '.join(f'{name} {version}' for name, version in report.versions.items()))}</p>",
+        *(_failure(n, failure) for n, failure in enumerate(report.failures, 1)),
+        _section("Conventions, no failures", conventions),
+        _section("Laws that hold, and on how many problems", {law: str(count) for law, count in report.held.items()}),
+        _section("Not tested", report.not_tested),
+    ]
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(report.subject)}</title><style>{STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
+
+
+def _failure(n: int, failure: Failure) -> str:
+    problem: Problem = failure.finding.problem
+    rows = {"input": sizes(problem), **tensors(problem), **sides(failure), "why": failure.finding.why, "smallest": failure.smallest}
+    if failure.likely is not None:
+        rows["looks like"] = f"{failure.likely.lie} ({failure.likely.attack})"
+        rows["thread"] = " ".join(failure.likely.threads)
+    if failure.also:
+        rows["falls too"] = ", ".join(failure.also)
+    title = f"{n}. {failure.severity} {failure.code}: {failure.statement}"
+    return f'<article class="fail"><h2>{escape(title)}</h2>{_table(rows)}<pre>{escape(failure.test)}</pre></article>'
+
+
+def _section(title: str, rows: Mapping[str, str]) -> str:
+    return f"<section><h2>{escape(title)}</h2>{_table(rows)}</section>" if rows else ""
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    return "<table>" + "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items() if value) + "</table>"
