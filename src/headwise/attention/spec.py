@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from headwise.axes import Bias, Int, Key, Mask, Output, Query, Rows, Sink, Tensor, Value
+from headwise.axes import Bias, Bool, Int, Key, Mask, Output, Query, Rows, Sink, Tensor, Value
 
 
 @runtime_checkable
@@ -53,6 +53,28 @@ class Attended:
     statistics: Mapping[str, Tensor] = field(default_factory=lambda: MappingProxyType({}))
 
 
+@dataclass(frozen=True, eq=False)
+class Area:
+    """A rectangle of the map of weights, and how finely it is to be seen.
+
+    Attributes:
+        cell: rows, and keys, that are pooled into one number, counted from the rectangle's corner; fewer at its far edges.
+        mean: of a cell; else its largest weight.
+        blank: queries whose weights count as 0: padding.
+    """
+
+    rows: slice
+    keys: slice
+    cell: int = 1
+    mean: bool = False
+    blank: Bool[Tensor, "B T"] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Lines and columns of cells."""
+        return -(-(self.rows.stop - self.rows.start) // self.cell), -(-(self.keys.stop - self.keys.start) // self.cell)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One implementation of the call.
@@ -61,11 +83,13 @@ class Kernel:
         attend: computes it; may assume that the arguments were validated and that `refusal` said None.
         refusal: why this kernel cannot honour a call here, or None.
         preference: the largest that does not refuse is the default.
+        pool: makes the weights of a rectangle, pooled; see `headwise.attention.tiles`. None where it can't.
     """
 
     attend: Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
     refusal: Callable[[Query, Key, Value, Call, tuple[str, ...]], str | None]
     preference: int
+    pool: Callable[[Query, Key, Rows, Call, Area], Tensor] | None = None
 
 
 def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:

@@ -1,6 +1,7 @@
 """A run: what every head did with one input."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from headwise.attention.weights import weights
+from headwise.attention.spec import Area
+from headwise.attention.tiles import pooled
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
 from headwise.models.dataset import dataset
@@ -17,7 +19,7 @@ from headwise.models.narrow import one_head
 from headwise.models.parts import Place
 from headwise.models.session import Session, tensors_of
 from headwise.models.store import Kept, Store, kept
-from headwise.models.tile import pooled
+from headwise.models.tile import area
 from headwise.models.watch import Heard
 from headwise.models.written import measures
 
@@ -103,7 +105,7 @@ class Run:
         """
         place = self._place(layer, head, batch, part)
         rows, columns = _range("queries", queries, place.queries), _range("keys", keys, place.keys)
-        found = self._rectangle(place, head, batch)(rows, columns)
+        found = self._pooled(place, head, batch, Area(rows, columns))
         padding = self._facts.padding[place.part]
         return found if padding is None else found.masked_fill(padding[batch, rows, None], torch.nan)
 
@@ -119,12 +121,9 @@ class Run:
             pool: "max" or "mean" of the weights under a pixel.
         """
         place = self._place(layer, head, batch, part)
-        whole, padding = self._rectangle(place, head, batch), self._facts.padding[place.part]
-
-        def real(rows: slice, keys: slice) -> Tensor:
-            return whole(rows, keys) if padding is None else whole(rows, keys).masked_fill(padding[batch, rows, None], 0)
-
-        return pooled(real, place.queries, place.keys, level, column, row, pool)
+        padding = self._facts.padding[place.part]
+        blank = None if padding is None else padding[batch : batch + 1]
+        return self._pooled(place, head, batch, replace(area(place.queries, place.keys, level, column, row, pool), blank=blank))
 
     @property
     def outputs(self) -> dict[str, Tensor]:
@@ -176,9 +175,9 @@ class Run:
         queries, keys = (decoder, facts.tokens) if "decoder" in part else (facts.tokens, facts.tokens)
         return dataset(part, places, numbers, queries, keys if places[0].cross else queries, facts.padding[part])
 
-    def _rectangle(self, place: Place, head: int, batch: int) -> Callable[[slice, slice], Tensor]:
+    def _pooled(self, place: Place, head: int, batch: int, area: Area) -> Float[Tensor, "h w"]:
         query, key, lse, call = one_head(self._kept(place.index), batch, head)
-        return lambda rows, keys: weights(query, key, lse, call, rows, keys)[0, 0].cpu()
+        return pooled(query, key, lse, call, area)[0, 0].cpu()
 
     def _kept(self, index: int) -> Kept:
         found: dict[int, Kept] = {}

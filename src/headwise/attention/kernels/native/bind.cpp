@@ -63,11 +63,6 @@ template <class T> T* result_of(Result& tensor, int64_t length, size_t bytes, co
   return static_cast<T*>(tensor.data());
 }
 
-struct Inputs {
-  Tensor query, key, value, first, stop, offset;
-  std::optional<Tensor> mask, bias, sink, segments;
-};
-
 bool python_interrupts() {
   nb::gil_scoped_acquire holding;
   return PyErr_CheckSignals() != 0;
@@ -84,49 +79,65 @@ void run(const std::string& isa, const Problem& problem, int threads) {
   if (!done) throw nb::python_error();
 }
 
-void attend(Tensor query, Tensor key, Tensor value, Tensor first, Tensor stop, Tensor offset, std::optional<Tensor> mask, std::optional<Tensor> bias,
-             int64_t plane_start, double scale, double softcap, std::optional<Tensor> sink, std::optional<Tensor> segments, int64_t labels, Result output,
-             Result lse, std::vector<std::optional<Result>> number, std::optional<Result> peak, std::optional<Result> spans,
-            std::optional<Result> received, int threads, const std::string& isa) {
-  using Code = nb::dlpack::dtype_code;
-  demand(query.ndim() == 4 && key.ndim() == 4 && value.ndim() == 4, "query, key and value must have 4 axes.");
+using Maybe = std::optional<Tensor>;
+
+// The call as arrays: everything but value and results. Keeps what it had to copy.
+struct Reading {
   Problem p{};
-  p.threads = threads;
-  p.B = query.shape(0), p.H = query.shape(1), p.T = query.shape(2), p.D = query.shape(3);
-  p.G = key.shape(1), p.S = key.shape(2), p.E = value.shape(3);
-  p.element = element_of(query);
-  demand(element_of(key) == p.element && element_of(value) == p.element, "query, key and value must be of one type.");
-  demand(p.H == 0 || (p.G > 0 && p.H % p.G == 0), "heads of key must divide heads of query.");
-  p.query = array_of(query, {p.B, p.H, p.T, p.D}, false, "query must be [B, H, T, D].");
-  p.key = array_of(key, {p.B, p.G, p.S, p.D}, false, "key must be [B, G, S, D].");
-  p.value = array_of(value, {p.B, p.G, p.S, p.E}, false, "value must be [B, G, S, E].");
-  p.scale = scale, p.softcap = softcap;
-
-  demand(is(first, Code::Int, 64) && is(stop, Code::Int, 64) && is(offset, Code::Int, 64), "first, stop and offset must be int64.");
-  p.first = array_of(first, {p.B, p.H, p.T}, true, "first must broadcast to [B, H, T].");
-  p.stop = array_of(stop, {p.B, p.H, p.T}, true, "stop must broadcast to [B, H, T].");
+  size_t real;
   std::vector<int64_t> offsets;
-  Array steps = array_of(offset, {p.B}, false, "offset must be [B].");
-  for (int64_t b = 0; b < p.B; b++) offsets.push_back(reinterpret_cast<const int64_t*>(steps.data)[b * steps.stride[0]]);
-  p.offset = offsets.data();
 
-  size_t real = p.element == Element::f64 ? 8 : 4;
-  p.plane_start = plane_start, p.plane_stop = p.S;
-  auto plane = [&](const std::optional<Tensor>& tensor, const char* what) {
+  Reading(const Tensor& query, const Tensor& key, const Tensor& first, const Tensor& stop, const Tensor& offset, const Maybe& mask, const Maybe& bias,
+          int64_t plane_start, double scale, double softcap, int threads) {
+    using Code = nb::dlpack::dtype_code;
+    demand(query.ndim() == 4 && key.ndim() == 4, "query, key and value must have 4 axes.");
+    p.threads = threads;
+    p.B = query.shape(0), p.H = query.shape(1), p.T = query.shape(2), p.D = query.shape(3);
+    p.G = key.shape(1), p.S = key.shape(2);
+    p.element = element_of(query);
+    real = p.element == Element::f64 ? 8 : 4;
+    demand(element_of(key) == p.element, "query, key and value must be of one type.");
+    demand(p.H == 0 || (p.G > 0 && p.H % p.G == 0), "heads of key must divide heads of query.");
+    p.query = array_of(query, {p.B, p.H, p.T, p.D}, false, "query must be [B, H, T, D].");
+    p.key = array_of(key, {p.B, p.G, p.S, p.D}, false, "key must be [B, G, S, D].");
+    p.scale = scale, p.softcap = softcap;
+
+    demand(is(first, Code::Int, 64) && is(stop, Code::Int, 64) && is(offset, Code::Int, 64), "first, stop and offset must be int64.");
+    p.first = array_of(first, {p.B, p.H, p.T}, true, "first must broadcast to [B, H, T].");
+    p.stop = array_of(stop, {p.B, p.H, p.T}, true, "stop must broadcast to [B, H, T].");
+    Array steps = array_of(offset, {p.B}, false, "offset must be [B].");
+    for (int64_t b = 0; b < p.B; b++) offsets.push_back(reinterpret_cast<const int64_t*>(steps.data)[b * steps.stride[0]]);
+    p.offset = offsets.data();
+
+    if (mask) demand(is(*mask, Code::Bool, 8), "mask must be bool.");
+    if (bias) demand(is(*bias, Code::Float, static_cast<int>(real) * 8), "bias must be of the type that is computed in.");
+    p.plane_start = plane_start, p.plane_stop = p.S;
+    p.mask = plane(mask, "mask must broadcast to [B, H, T, keys].");
+    p.bias = plane(bias, "bias must broadcast to [B, H, T, keys].");
+  }
+
+  // A plane of one column stands for all keys, one of several for the keys from plane_start on.
+  Array plane(const Maybe& tensor, const char* what) {
     if (!tensor) return Array{};
     int64_t width = tensor->ndim() == 4 ? static_cast<int64_t>(tensor->shape(3)) : 0;
-    // A plane of one column stands for all keys.
     if (width != 1) {
-      demand(plane_start >= 0 && plane_start + width <= p.S, what);
-      p.plane_stop = std::min(p.plane_stop, plane_start + width);
+      demand(p.plane_start >= 0 && p.plane_start + width <= p.S, what);
+      p.plane_stop = std::min(p.plane_stop, p.plane_start + width);
     }
-    Array array = array_of(*tensor, {p.B, p.H, p.T, width == 1 ? p.S : width}, true, what);
-    return array;
-  };
-  if (mask) demand(is(*mask, Code::Bool, 8), "mask must be bool.");
-  if (bias) demand(is(*bias, Code::Float, static_cast<int>(real) * 8), "bias must be of the type that is computed in.");
-  p.mask = plane(mask, "mask must broadcast to [B, H, T, keys].");
-  p.bias = plane(bias, "bias must broadcast to [B, H, T, keys].");
+    return array_of(*tensor, {p.B, p.H, p.T, width == 1 ? p.S : width}, true, what);
+  }
+};
+
+void attend(Tensor query, Tensor key, Tensor value, Tensor first, Tensor stop, Tensor offset, Maybe mask, Maybe bias, int64_t plane_start, double scale,
+            double softcap, Maybe sink, Maybe segments, int64_t labels, Result output, Result lse, std::vector<std::optional<Result>> number,
+            std::optional<Result> peak, std::optional<Result> spans, std::optional<Result> received, int threads, const std::string& isa) {
+  using Code = nb::dlpack::dtype_code;
+  Reading reading(query, key, first, stop, offset, mask, bias, plane_start, scale, softcap, threads);
+  Problem& p = reading.p;
+  demand(value.ndim() == 4, "query, key and value must have 4 axes.");
+  demand(element_of(value) == p.element, "query, key and value must be of one type.");
+  p.E = value.shape(3);
+  p.value = array_of(value, {p.B, p.G, p.S, p.E}, false, "value must be [B, G, S, E].");
   if (sink) {
     demand(is(*sink, Code::Float, 64), "sink must be float64.");
     p.sink = array_of(*sink, {p.H}, false, "sink must be [H].");
@@ -141,20 +152,33 @@ void attend(Tensor query, Tensor key, Tensor value, Tensor first, Tensor stop, T
 
   int64_t rows = p.B * p.H * p.T;
   p.output = result_of<char>(output, rows * p.E, query.itemsize(), "output must be contiguous [B, H, T, E].");
-  p.lse = result_of<void>(lse, rows, real, "lse must be contiguous [B, H, T].");
+  p.lse = result_of<void>(lse, rows, reading.real, "lse must be contiguous [B, H, T].");
   demand(number.size() == numbers, "number must have a place for each statistic.");
   for (int i = 0; i < numbers; i++)
-    if (number[i]) p.number[i] = result_of<void>(*number[i], rows, real, "each statistic must be contiguous [B, H, T].");
+    if (number[i]) p.number[i] = result_of<void>(*number[i], rows, reading.real, "each statistic must be contiguous [B, H, T].");
   if (peak) p.peak = result_of<int64_t>(*peak, rows, 8, "peak must be contiguous int64 [B, H, T].");
   if (spans) {
     demand(segments.has_value(), "spans must come with segments.");
-    p.spans = result_of<void>(*spans, rows * labels, real, "spans must be contiguous [B, H, T, labels].");
+    p.spans = result_of<void>(*spans, rows * labels, reading.real, "spans must be contiguous [B, H, T, labels].");
   }
-  if (received) p.received = result_of<void>(*received, p.B * p.H * p.S, real, "received must be contiguous [B, H, S].");
+  if (received) p.received = result_of<void>(*received, p.B * p.H * p.S, reading.real, "received must be contiguous [B, H, S].");
   p.job = Job::forward;
   run(isa, p, threads);
   if (!received) return;
   p.job = Job::received;
+  run(isa, p, threads);
+}
+
+void pool(Tensor query, Tensor key, Result lse, Tensor first, Tensor stop, Tensor offset, Maybe mask, Maybe bias, int64_t plane_start, double scale,
+          double softcap, int64_t pool_start, int64_t pool_stop, int64_t cell, bool mean, Result pooled, int threads, const std::string& isa) {
+  Reading reading(query, key, first, stop, offset, mask, bias, plane_start, scale, softcap, threads);
+  Problem& p = reading.p;
+  p.job = Job::pool;
+  demand(cell > 0 && 0 <= pool_start && pool_start <= pool_stop && pool_stop <= p.S, "cells must lie among the keys.");
+  p.pool_start = pool_start, p.pool_stop = pool_stop, p.cell = cell, p.mean = mean;
+  int64_t lines = (p.T + cell - 1) / cell, columns = (pool_stop - pool_start + cell - 1) / cell;
+  p.lse = result_of<void>(lse, p.B * p.H * p.T, reading.real, "lse must be contiguous [B, H, T].");
+  p.pooled = result_of<void>(pooled, p.B * p.H * lines * columns, reading.real, "pooled must be contiguous [B, H, lines, columns].");
   run(isa, p, threads);
 }
 
@@ -173,4 +197,6 @@ NB_MODULE(_native, module) {
   module.def("attend", &attend, "query"_a, "key"_a, "value"_a, "first"_a, "stop"_a, "offset"_a, "mask"_a.none(), "bias"_a.none(), "plane_start"_a, "scale"_a,
              "softcap"_a, "sink"_a.none(), "segments"_a.none(), "labels"_a, "output"_a, "lse"_a, "number"_a, "peak"_a.none(), "spans"_a.none(), "received"_a.none(), "threads"_a,
              "isa"_a);
+  module.def("pool", &pool, "query"_a, "key"_a, "lse"_a, "first"_a, "stop"_a, "offset"_a, "mask"_a.none(), "bias"_a.none(), "plane_start"_a, "scale"_a,
+             "softcap"_a, "pool_start"_a, "pool_stop"_a, "cell"_a, "mean"_a, "pooled"_a, "threads"_a, "isa"_a);
 }

@@ -59,15 +59,15 @@ def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
     seen = visible(call, query.shape[2], key.shape[2])
     if isinstance(seen.mask, Tensor | None) and isinstance(call.bias, Tensor | None):
         return _run(query, key, value, call, seen, seen.mask, call.bias, 0, 0, statistics)
-    parts = [_some_rows(query, key, value, call, seen, rows, statistics) for rows in _row_blocks(query, key)]
+    parts = [_some_rows(query, key, value, call, seen, rows, statistics) for rows in row_blocks(query, query.shape[2], key.shape[2])]
     found = {name: _joined(name, [part.statistics[name] for part in parts]) for name in statistics}
     return Attended(torch.cat([part.output for part in parts], 2), torch.cat([part.lse for part in parts], 2), MappingProxyType(found))
 
 
-def _row_blocks(query: Query, key: Key) -> Iterator[slice]:
-    """Queries whose planes fit into memory together."""
-    rows = max(1, EVALUATED_AT_ONCE // max(1, 4 * query.shape[0] * query.shape[1] * key.shape[2]))
-    return (slice(start, min(start + rows, query.shape[2])) for start in range(0, max(query.shape[2], 1), rows))
+def row_blocks(query: Query, rows: int, keys: int, unit: int = 1) -> Iterator[slice]:
+    """Cuts so many rows into blocks, each of whole units, whose planes fit into memory together."""
+    step = max(1, EVALUATED_AT_ONCE // max(1, 4 * query.shape[0] * query.shape[1] * keys * unit)) * unit
+    return (slice(start, min(start + step, rows)) for start in range(0, max(rows, 1), step))
 
 
 def _some_rows(query: Query, key: Key, value: Value, call: Call, seen: Visible, rows: slice, statistics: tuple[str, ...]) -> Attended:

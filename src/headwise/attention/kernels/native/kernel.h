@@ -3,28 +3,39 @@
 #pragma once
 
 #include "forward.h"
+#include "pool.h"
 #include "received.h"
 
 namespace headwise {
 namespace HEADWISE_ISA {
 
 static int64_t items(const Problem& p) {
-  if (p.job == Job::received) return received_items(p);
-  return forward_items(p);
+  switch (p.job) {
+    case Job::forward: return forward_items(p);
+    case Job::received: return received_items(p);
+    case Job::pool: return pool_items(p);
+  }
+  return 0;
 }
 
 template <class Real> int64_t scratch_of(const Problem& p) {
   Memory memory{nullptr};
-  if (p.job == Job::received) Received<Real>(p, memory);
-  else Forward<Real>(p, memory);
+  switch (p.job) {
+    case Job::forward: Forward<Real>(p, memory); break;
+    case Job::received: Received<Real>(p, memory); break;
+    case Job::pool: Pooling<Real>(p, memory); break;
+  }
   return memory.used;
 }
 
 static int64_t scratch(const Problem& p) { return p.element == Element::f64 ? scratch_of<double>(p) : scratch_of<float>(p); }
 
 template <class Real, class In> void run_as(const Problem& p, int64_t item, char* memory, void* watch) {
-  if (p.job == Job::received) return received<Real, In>(p, item, memory, watch);
-  forward<Real, In>(p, item, memory, watch);
+  switch (p.job) {
+    case Job::forward: return forward<Real, In>(p, item, memory, watch);
+    case Job::received: return received<Real, In>(p, item, memory, watch);
+    case Job::pool: return pool<Real, In>(p, item, memory, watch);
+  }
 }
 
 static void run(const Problem& p, int64_t item, char* memory, void* watch) {

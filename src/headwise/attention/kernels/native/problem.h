@@ -17,7 +17,7 @@ struct Array {
 
 enum Number { entropy, max_weight, participation, distance, first_key, previous_key, self_key, sink_share, numbers };
 
-enum class Job { forward, received };
+enum class Job { forward, received, pool };
 
 struct Problem {
   Job job;
@@ -36,6 +36,10 @@ struct Problem {
   const int64_t* segments;  // [B, S] labels, or null
   int64_t labels;
 
+  // Of `pool`: keys [pool_start, pool_stop) of all queries, in cells of so many rows and keys.
+  int64_t pool_start, pool_stop, cell;
+  bool mean;              // of a cell, else its maximum
+
   // Results, contiguous; `lse` is read by the jobs that come after `forward`. Numbers are float, or double for double input.
   char* output;           // [B, H, T, E]
   void* lse;              // [B, H, T]
@@ -44,6 +48,7 @@ struct Problem {
   void* spans;            // [B, H, T, labels] or null
 
   void* received;         // [B, H, S]
+  void* pooled;           // [B, H, ceil(T / cell), ceil((pool_stop - pool_start) / cell)]
 
   // Polled between blocks: true means stop, the results are not wanted any more.
   bool (*stopped)(void* watch);
