@@ -1,7 +1,8 @@
 """What becomes of one model type when headwise opens it: right, right without writes, refused, or not attention."""
 
+import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +12,10 @@ from benchmarks.tiny import build, known, seeded
 from headwise.attention.weights import weights
 from headwise.errors import HeadwiseError, UnseenAttention, WritesRefused
 
-WEIGHTS = 5e-5  # float32 scores of eager attention differ by their rounding
+# What weights may differ by from eager's: two passes of float32, whose layers amplify rounding, where the proof judges one pass within 5e-6; a fault is
+# larger by far. Or else TIMES what eager's own float32 differs by from its float64.
+WEIGHTS = 1e-3
+TIMES = 4
 
 
 def judged(name: str) -> dict[str, Any]:
@@ -44,17 +48,18 @@ def _opened(hf: Any, given: dict[str, Any], theirs: list[torch.Tensor]) -> dict[
     except Exception as error:  # noqa: BLE001 - a fault of ours, to be shown in the table
         return {"verdict": "failed", "reason": _line(error)}
     try:
-        return _told(run, theirs)
+        return _told(run, theirs, lambda: _rounding(hf, given, theirs))
     except Exception as error:  # noqa: BLE001
         return {"verdict": "failed", "reason": _line(error)}
 
 
-def _told(run: "hw.Run", theirs: list[torch.Tensor]) -> dict[str, Any]:
+def _told(run: "hw.Run", theirs: list[torch.Tensor], rounding: Callable[[], float]) -> dict[str, Any]:
     proof = run.proof
     failures = [str(verdict) for verdict in proof.verdicts if verdict.holds is False]
     refusals = list(_refusals(run))
     apart, matched = _apart(run, theirs)
-    wrong = "; ".join(failures) or (f"weights differ from eager's by {apart:.2g}" if apart > WEIGHTS else "")
+    allowed = WEIGHTS if apart <= WEIGHTS else max(WEIGHTS, TIMES * rounding())
+    wrong = "; ".join(failures) or (f"weights differ from eager's by {apart:.2g}, its rounding allows {allowed:.2g}" if apart > allowed else "")
     calls = sum(part.sizes["layer"] for part in run.parts.values())
     return {
         "verdict": "wrong" if wrong else "right without writes" if refusals else "right",
@@ -102,6 +107,14 @@ def _weights(run: "hw.Run", shapes: set[tuple[int, ...]]) -> Iterator[torch.Tens
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     known = ~ours.isnan() & theirs.isfinite()
     return float((ours - theirs)[known].abs().max()) if bool(known.any()) else 0.0
+
+
+def _rounding(hf: Any, given: Mapping[str, Any], theirs: list[torch.Tensor]) -> float:
+    """How far the attentions of eager's float32 are from those of its float64, at most."""
+    wide = {name: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for name, x in given.items()}
+    exact, _ = _eager(copy.deepcopy(hf).double(), wide)
+    pairs = [(x, y) for x, y in zip(theirs, exact, strict=False) if x.shape == y.shape]
+    return max((_difference(x.double(), y) for x, y in pairs), default=0.0)
 
 
 def _eager(hf: Any, given: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:

@@ -6,6 +6,7 @@ it) gets the additive tensor that it would have got from eager attention, and ha
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
@@ -71,7 +72,7 @@ class Description(Rule):
     def whole(self) -> Float[Tensor, "B 1 T S"]:
         """What eager attention would have been given: 0 where seen, the lowest number where hidden; made once: what is written into it stays."""
         if self._whole is None:
-            self._whole = self._additive()
+            self._whole = _elsewhere(self._additive) if self.use_vmap else self._additive()
         return self._whole  # pyright: ignore[reportReturnType]
 
     @property
@@ -148,6 +149,12 @@ class Told(torch.Tensor):
             return Told(args[0].rule)
         args, kwargs = tree_map_only(Told, lambda told: told.rule.whole(), (args, kwargs or {}))
         return func(*args, **kwargs)
+
+
+def _elsewhere(make: Callable[[], Tensor]) -> Tensor:
+    """Made in a thread of its own: a model asks for the tensor in the middle of an operator, where vmap cannot run."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(torch.no_grad()(make)).result()
 
 
 def _leaves_as_is(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
