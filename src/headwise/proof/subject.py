@@ -1,6 +1,6 @@
 """Somebody's attention, as proof calls it."""
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -12,6 +12,7 @@ from headwise.proof.problem import Problem
 
 OPTIONS = ("causal", "query_offset", "window", "mask", "bias", "scale", "softcap", "sink", "dropout")
 ABILITIES = ("groups", "value_width", "mask_by_head", "offset_by_row", "weights", "lse", "gradients", "empty")
+CLAIMS = ("batch_invariance",)  # more than every attention must keep: rows alone give the same bits as in a batch
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 OF_LAYERS = ("context", "biases", "rotary", "alibi", "buckets", "chunks", "settable")
 
@@ -20,6 +21,7 @@ class Refused(HeadwiseError, RuntimeError):
     """A subject says openly that it cannot compute this problem: it is not tested, and the report says so."""
 
 
+@runtime_checkable
 class Subject(Protocol):
     """What can be proved right or wrong.
 
