@@ -1,0 +1,214 @@
+"""A proof passes on right numbers, and each kind of wrong number makes its own verdict fall."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AttentionInterface
+
+import headwise as hw
+from headwise.models import judge, session
+from headwise.models.agreement import furthest
+from headwise.models.judge import sample
+from headwise.models.verdict import Verdict, Worst
+from tests.models.tiny import FAMILIES, build, given
+
+
+def run_of(name="gemma2", padding=None):
+    return hw.open_model(build(name)).run(given(FAMILIES[name], padding=padding))
+
+
+def failed(proof):
+    return {verdict.name for verdict in proof.verdicts if verdict.holds is False}
+
+
+def with_statistic(run, name, change):
+    numbers = run._facts.numbers[1]
+    changed = dict(numbers.statistics) | {name: change(numbers.statistics[name].clone())}
+    run._facts.numbers[1] = replace(numbers, statistics=changed)
+
+
+def one_off(x):
+    x[1, 4, 10] += 1e-3
+    return x
+
+
+@pytest.mark.parametrize("name", ["entropy", "max_weight", "participation", "distance", "first", "previous", "self", "sink"])
+def test_a_wrong_statistic_is_seen(name):
+    run = run_of()
+    with_statistic(run, name, one_off)
+    assert failed(run.proof) == {"statistics"}
+    verdict = next(verdict for verdict in run.proof.verdicts if verdict.name == "statistics")
+    assert verdict.residual > verdict.allowed
+    assert verdict.place.startswith("self layer 1, query 10, head 4, batch row 1") and verdict.place.endswith(name)
+    assert "FAILS" in str(run.proof) and not run.proof.passed
+
+
+def test_a_wrong_peak_is_seen():
+    run = run_of("bert")
+    with_statistic(run, "peak", lambda x: (x + 1) % 11)
+    assert failed(run.proof) == {"statistics"}
+
+
+def test_nan_is_seen():
+    run = run_of()
+    with_statistic(run, "entropy", lambda x: x.fill_(torch.nan))
+    assert failed(run.proof) == {"statistics"}
+
+
+def test_padding_is_not_judged():
+    run = run_of("bert", padding="right")
+    with_statistic(run, "entropy", lambda x: x.index_fill(2, torch.tensor([8, 9, 10]), 7.0))
+    assert failed(run.proof) == {"statistics"}  # the first row is all real
+    again = run_of("bert", padding="right")
+
+    def only_padding(x):
+        x[1, :, -4:] = 7.0
+        return x
+
+    with_statistic(again, "entropy", only_padding)
+    assert again.proof.passed
+
+
+def spoiled(change):
+    """Weights as the run would give them, changed."""
+    right = judge.weights
+
+    def wrong(query, key, lse, call, rows, keys):
+        return change(right(query, key, lse, call, rows, keys).clone())
+
+    return wrong
+
+
+def leak(found):
+    return found + 1e-6 * (found == 0)
+
+
+def shifted(found):
+    return found.roll(1, -1)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdicts"),
+    [(lambda w: w * 1.001, {"rows", "weights"}), (leak, {"hidden"}), (shifted, {"weights", "hidden"})],
+)
+def test_wrong_weights_are_seen(change, verdicts, monkeypatch):
+    run = run_of()
+    monkeypatch.setattr(judge, "weights", spoiled(change))
+    assert verdicts <= failed(run.proof)
+
+
+def test_wrong_words_are_seen(monkeypatch):
+    run = run_of()
+    right = judge.Judge.__call__
+
+    def wrong(self, heard):
+        attended = replace(heard.attended, output=heard.attended.output * 1.001)
+        right(self, replace(heard, attended=attended))
+
+    monkeypatch.setattr(judge.Judge, "__call__", wrong)
+    assert failed(run.proof) == {"output"}
+
+
+def test_a_wrong_w_o_is_seen(monkeypatch):
+    run = run_of()
+    right = judge.blocks_of
+    monkeypatch.setattr(judge, "blocks_of", lambda module, heads: right(module, heads).flip(0))
+    assert failed(run.proof) == {"writes"}
+
+
+def test_a_forgotten_bias_is_seen(monkeypatch):
+    run = run_of("gpt2")
+    monkeypatch.setattr(judge, "bias_of", lambda module: None)
+    assert failed(run.proof) == {"writes"}
+
+
+def test_other_outputs_than_the_model_s_are_seen():
+    run = run_of()
+    run._outputs = {name: x * 1.001 for name, x in run._outputs.items()}
+    assert failed(run.proof) == {"model"}
+
+
+@pytest.mark.parametrize("name", ["gemma2", "mistral"])
+def test_an_attention_that_forgets_something_is_seen_against_the_model_as_loaded(name, monkeypatch):
+    """The pass is right in itself but computes another function: only the model as loaded can tell."""
+    from headwise.models import tap
+
+    right = tap.read
+    wrong = {"softcap": None} if name == "gemma2" else {"mask": None, "causal": True}
+
+    def read(*args, **keywords):
+        asked = right(*args, **keywords)
+        return replace(asked, call=replace(asked.call, **wrong))
+
+    monkeypatch.setattr(tap, "read", read)
+    assert failed(run_of(name).proof) == {"model"}
+
+
+def test_a_model_with_one_implementation_is_judged_by_rounding():
+    proof = run_of("gpt_oss").proof
+    verdict = proof.verdicts[-1]
+    assert proof.passed and "rounding of its only implementation, eager" in verdict.sentence
+    assert "between its own implementations" in run_of("llama").proof.verdicts[-1].sentence
+
+
+def test_a_model_loaded_with_an_implementation_of_the_user_s_is_judged_by_it():
+    def own(module, query, key, value, attention_mask, scaling=None, **rest):
+        group = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+        z = torch.nn.functional.scaled_dot_product_attention(query, key, value, attention_mask, scale=scaling, is_causal=attention_mask is None)
+        return z.transpose(1, 2).contiguous(), None
+
+    from transformers import AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register("headwise_test_own", own)
+    AttentionMaskInterface.register("headwise_test_own", sdpa_mask)
+    hf = build("llama")
+    hf.set_attn_implementation("headwise_test_own")
+    assert hw.open_model(hf).run(given(FAMILIES["llama"])).proof.passed
+    assert hf.config._attn_implementation == "headwise_test_own"
+
+
+def test_long_inputs_are_not_run_through_eager(monkeypatch):
+    from headwise.models import agreement
+
+    monkeypatch.setattr(agreement, "EAGER_BYTES", 100)
+    used = []
+    right = session.Session.plain
+    monkeypatch.setattr(session.Session, "plain", lambda self, implementation: (used.append(implementation), right(self, implementation))[1])
+    assert run_of("llama").proof.passed
+    assert used == ["sdpa"]
+
+
+def test_rows_that_are_judged():
+    assert sample(1) == [0] and sample(8) == list(range(8))
+    for queries in (9, 100, 5000):
+        rows = sample(queries)
+        assert rows[0] == 0 and rows[-1] == queries - 1 and len(set(rows)) == 8
+
+
+def test_the_worst_is_what_uses_up_most_of_what_is_allowed():
+    worst = Worst("rows", "rows add up to 1")
+    assert worst.verdict("no row is real") == Verdict("rows", "rows add up to 1: no row is real", None)
+    for residual, allowed, place in ((1e-6, 1e-5, "a"), (2e-6, 4e-6, "b"), (0.0, 0.0, "c")):
+        worst.see(residual, allowed, place)
+    assert (worst.verdict().place, worst.verdict().holds) == ("b", True)
+    worst.see(1e-9, 0.0, "d")
+    assert (worst.verdict().place, worst.verdict().holds) == ("d", False)
+    assert "rows add up to 1 (off by 1e-09, rounding allows 0 at d)" in str(worst.verdict())
+    worst = Worst("rows", "rows add up to 1")
+    worst.see(float("nan"), 1.0, "e")
+    assert worst.verdict().holds is False
+
+
+def test_the_largest_difference_on_tokens_that_count():
+    x, y = torch.zeros(2, 3, 4), torch.zeros(2, 3, 4)
+    y[1, 2, 3], y[0, 1, 0] = 5.0, 2.0
+    real = torch.tensor([[True, True, True], [True, True, False]])
+    assert furthest(x, y, None) == 5 and furthest(x, y, real) == 2
+    y[0, 0, 0] = x[0, 0, 0] = torch.inf
+    assert furthest(x, y, real) == 2
+    y[0, 0, 1] = torch.nan
+    assert furthest(x, y, real) != furthest(x, y, real)
+    assert furthest(torch.tensor(1.0), torch.tensor(3.0), None) == 2 and furthest(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0
