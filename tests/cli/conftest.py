@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-WORDS = "[UNK] the cat sat on mat dog because it was tired .".split()
+WORDS = ["[UNK]", "the", "cat", "sat", "on", "mat", "dog", "because", "it", "was", "tired", "."]
 
 
 @pytest.fixture(scope="session")
