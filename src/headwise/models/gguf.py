@@ -22,6 +22,7 @@ from headwise.errors import CheckpointError, MissingPackage
 NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
+    "output": "lm_head",
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
