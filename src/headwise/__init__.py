@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.models.open import open_model as open_model
     from headwise.models.saving import load_run as load_run
+    from headwise.proof.certificate import certify as certify
     from headwise.proof.five_moves import five_moves as five_moves
     from headwise.subjects.cases import Case as Case
     from headwise.subjects.cases import cases as cases
@@ -31,6 +32,7 @@ _HOMES = {
     "RelativeBuckets": "headwise.attention.position",
     "Rotary": "headwise.attention.position",
     "attend": "headwise.attention.attend",
+    "certify": "headwise.proof.certificate",
     "cases": "headwise.subjects.cases",
     "check": "headwise.subjects.check",
     "five_moves": "headwise.proof.five_moves",
