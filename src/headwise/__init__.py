@@ -51,6 +51,7 @@ __all__ = [
     "Rotary",
     "attend",
     "cases",
+    "certify",
     "check",
     "five_moves",
     "load_run",
