@@ -81,7 +81,7 @@ def test_a_model_that_does_not_exist(capsys, tmp_path):
 
 
 def test_a_demo_that_does_not_exist(capsys):
-    assert "a demo must be one of demo:minilm, demo:smollm2" in refused(capsys, "demo:gpt5", TEXT)
+    assert "a demo must be one of demo:minilm, demo:smollm2, " in refused(capsys, "demo:gpt5", TEXT)
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])

@@ -7,6 +7,7 @@ from headwise.catalog import entries
 from headwise.cli import doctor as module
 from headwise.cli.app import main
 from headwise.errors import MissingPackage
+from headwise.models.demo import PACKAGES
 
 
 def findings(capsys):
@@ -22,7 +23,8 @@ def test_everything_is_looked_at_and_works(capsys):
     assert found["package", "torch"]["detail"] == f"{metadata.version('torch')} (>=2.6)"
     assert found["package", "transformers"]["detail"].startswith(metadata.version("transformers"))
     assert {name for about, name in found if about == "backend"} == set(entries("headwise.attention.kernels"))
-    assert {name for about, name in found if about == "demo"} == {"demo:minilm", "demo:smollm2"}
+    assert {name for about, name in found if about == "demo"} == {f"demo:{name}" for name in PACKAGES}
+    assert found["demo", "demo:minilm"]["state"] == found["demo", "demo:smollm2"]["state"] == "works"
     assert found["machine", "cache"]["state"] == "works"
     assert all(finding["fix"] for finding in found.values() if finding["state"] != "works")
 

@@ -24,7 +24,7 @@ KEYS = 5  # keys of a row that are shown unless asked for
 
 
 def look(
-    model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id in the local cache, or demo:minilm, demo:smollm2.", show_default=False)],
+    model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or demo:minilm, demo:smollm2.", show_default=False)],
     text: Annotated[str, typer.Argument(help="The text; @FILE reads a file, - reads standard input.", show_default=False)],
     statistic: Annotated[str, typer.Option(help="What the table shows: a statistic, write_share, write_norm or write_cosine.")] = "entropy",
     part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all when absent.")] = None,
