@@ -36,7 +36,8 @@ class Run:
     is an error when it does not.
     """
 
-    def __init__(self, facts: Facts, store: Store, session: Session, outputs: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, facts: Facts, store: Store | None, session: Session | None, outputs: Mapping[str, Tensor] | None) -> None:
+        # A run from disk has neither store nor session: it overrides what asks them.
         self._facts, self._store, self._session, self._outputs = facts, store, session, outputs
         self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
         self._lock = RLock()

@@ -79,7 +79,7 @@ class SavedRun(Run):
         found = {place.index: _numbers(place, told["statistics"], numbers) for place in places}
         padding = {place.part: numbers.get(f"padding.{place.part}") for place in places}
         facts = Facts(places, Layout(()), found, told["tokens"], told["decoder_tokens"], padding, tuple(told["notes"]))
-        super().__init__(facts, store=None, session=None, outputs=None)  # pyright: ignore[reportArgumentType]
+        super().__init__(facts, store=None, session=None, outputs=None)
         self._path, self._told, self._tensors = path, told, numbers
 
     @property
