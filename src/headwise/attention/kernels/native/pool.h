@@ -25,20 +25,24 @@ HEADWISE_INLINE Grid grid(const Problem& p) {
 }
 HEADWISE_INLINE int64_t pool_items(const Problem& p) { return p.B * p.H * grid(p).down * grid(p).across; }
 
+constexpr int64_t rows_pooled = 40 * rows_held;  // whose packed queries meet each block of keys before the next rows are taken
+
 template <class Real> struct Pooling {
   Real *queries, *keys, *scores, *numbers, *column;
   uint8_t *bytes, *spoilt;
+  Row<Real>* rows;
   double* cells;
 
   Pooling(const Problem& p, Memory& memory) {
     constexpr int64_t block = keys_in_block<Real>;
-    queries = memory.take<Real>(rows_held * p.D);
+    queries = memory.take<Real>(rows_pooled * p.D);
     keys = memory.take<Real>(block * p.D);
     scores = memory.take<Real>(block * rows_held);
     numbers = memory.take<Real>(block);
     column = memory.take<Real>(block);
     bytes = memory.take<uint8_t>(block);
     spoilt = memory.take<uint8_t>(block);
+    rows = memory.take<Row<Real>>(rows_pooled);
     cells = memory.take<double>(grid(p).item_lines * grid(p).item_columns);
   }
 };
@@ -82,31 +86,49 @@ template <class Real> void into_cells(const Problem& p, const Pooling<Real>& f, 
   }
 }
 
-// Rows [row, row + count) of a line against the packed block.
-template <class Real, class In>
-void see(const Problem& p, Pooling<Real>& f, int64_t batch, int64_t head, int64_t row, int count, int64_t block, int64_t end) {
-  constexpr int64_t wide = columns_held<Real>;
-  Row<Real> rows[rows_held];
+// Scores of a group of rows for the keys of [block, end) that some of them see: columns [from, until), none where that is empty.
+template <class Real>
+void score_group(const Problem& p, Pooling<Real>& f, int64_t group, int count, int64_t block, int64_t end, int64_t* from, int64_t* until) {
+  constexpr int64_t wide = columns_held<Real>, size = keys_in_block<Real>;
+  const Row<Real>* rows = f.rows + group * rows_held;
   int64_t first = end, stop = block;
-  for (int r = 0; r < count; r++) {
-    rows[r] = row_of<Real>(p, batch, head, row + r);
-    if (rows[r].first < rows[r].stop) first = least(first, rows[r].first), stop = most(stop, rows[r].stop);
-  }
-  int64_t from = most(first - block, 0), until = least(stop, end) - block;
-  if (from >= until) return;
-  Seen seen = group_sees(p, rows, count, block + from, block + until);
-  if (seen == Seen::none) return;
-  from = from / wide * wide, until = rounded_up(until, wide);
   for (int r = 0; r < count; r++)
-    pack_query<Real, In>(at<In>(p.query, batch, head, row + r), p.query.stride[3], p.D, Real(scale_of_queries(p)), r, f.queries);
-  Vector<Real> tops[rows_held];
-  with_rows(count, ScoreRows<Real>{f.queries, f.keys, p.D, from, until, f.scores, tops});
-  bool cut = seen == Seen::some || p.bias.data || p.softcap > 0 || cuts(rows, count, block + from, block + until);
-  for (int r = 0; r < count; r++) {
-    Real* scores = f.scores + r * keys_in_block<Real>;
-    if (cut) masked(p, rows[r], block, from, until, scores, f.numbers, f.bytes);
-    into_column(p, f, scores, from, until, ((const Real*)p.lse)[(batch * p.H + head) * p.T + row + r]);
+    if (rows[r].first < rows[r].stop) first = least(first, rows[r].first), stop = most(stop, rows[r].stop);
+  *from = most(first - block, 0), *until = least(stop, end) - block;
+  if (*from >= *until) return;
+  Seen seen = group_sees(p, rows, count, block + *from, block + *until);
+  if (seen == Seen::none) {
+    *until = *from;
+    return;
   }
+  *from = *from / wide * wide, *until = rounded_up(*until, wide);
+  Vector<Real> tops[rows_held];
+  with_rows(count, ScoreRows<Real>{f.queries + group * rows_held * p.D, f.keys, p.D, *from, *until, f.scores, tops});
+  if (seen == Seen::some || p.bias.data || p.softcap > 0 || cuts(rows, count, block + *from, block + *until))
+    for (int r = 0; r < count; r++) masked(p, rows[r], block, *from, *until, f.scores + r * size, f.numbers, f.bytes);
+}
+
+// Rows [row, row + count) of a head against the packed keys [block, end). Lines of cells follow one another: each has its column
+// until the next begins.
+template <class Real>
+void see(const Problem& p, Pooling<Real>& f, int64_t row, int64_t count, int64_t first_line, int64_t columns, int64_t start, int64_t block, int64_t end) {
+  int64_t line = -1;
+  for (int64_t r = 0; r < count; r += rows_held) {
+    int64_t from, until;
+    int here = least(rows_held, count - r);
+    score_group(p, f, r / rows_held, here, block, end, &from, &until);
+    for (int i = 0; from < until && i < here; i++) {
+      int64_t mine = (row + r + i) / p.cell - first_line;
+      if (mine != line) {
+        if (line >= 0) into_cells(p, f, block - start, end - block, f.cells + line * columns);
+        empty_column(p, f);
+        line = mine;
+      }
+      const Row<Real>& r_i = f.rows[r + i];
+      into_column(p, f, f.scores + i * keys_in_block<Real>, from, until, ((const Real*)p.lse)[(r_i.batch * p.H + r_i.head) * p.T + r_i.query]);
+    }
+  }
+  if (line >= 0) into_cells(p, f, block - start, end - block, f.cells + line * columns);
 }
 
 template <class Real, class In> void pool(const Problem& p, int64_t number, char* scratch, void* watch) {
@@ -121,15 +143,22 @@ template <class Real, class In> void pool(const Problem& p, int64_t number, char
   int64_t start = p.pool_start + column * p.cell, stop = least(start + columns * p.cell, p.pool_stop);
   for (int64_t i = 0; i < lines * columns; i++) f.cells[i] = p.mean ? 0 : -__builtin_inf();
 
-  for (int64_t block = start; block < stop; block += size) {
-    int64_t end = least(block + size, stop);
-    pack_keys<Real, In>(at<In>(p.key, batch, group, block), p.key.stride[2], p.key.stride[3], p.D, 0, end - block, f.keys);
-    for (int64_t i = 0; i < lines; i++) {
+  int64_t last = least((line + lines) * p.cell, p.T);
+  for (int64_t row = line * p.cell; row < last; row += rows_pooled) {
+    int64_t count = least(rows_pooled, last - row);
+    for (int64_t r = 0; r < count; r++) {
+      f.rows[r] = row_of<Real>(p, batch, head, row + r);
+      Real* place = f.queries + r / rows_held * rows_held * p.D;
+      pack_query<Real, In>(at<In>(p.query, batch, head, row + r), p.query.stride[3], p.D, Real(scale_of_queries(p)), r % rows_held, place);
+    }
+    for (int64_t block = start; block < stop; block += size) {
       if (p.stopped(watch)) return;
-      int64_t row = (line + i) * p.cell, last = least(row + p.cell, p.T);
-      empty_column(p, f);
-      for (; row < last; row += rows_held) see<Real, In>(p, f, batch, head, row, least(rows_held, last - row), block, end);
-      into_cells(p, f, block - start, end - block, f.cells + i * columns);
+      int64_t end = least(block + size, stop);
+      bool any = false;
+      for (int64_t r = 0; r < count; r++) any |= f.rows[r].first < end && f.rows[r].stop > block;
+      if (!any) continue;
+      pack_keys<Real, In>(at<In>(p.key, batch, group, block), p.key.stride[2], p.key.stride[3], p.D, 0, end - block, f.keys);
+      see(p, f, row, count, line, columns, start, block, end);
     }
   }
   for (int64_t i = 0; i < lines; i++) {
