@@ -1,0 +1,135 @@
+"""A run on disk says what the run says, is never half written, and a damaged one is said in one line."""
+
+import json
+
+import pytest
+import torch
+from transformers import BitNetConfig, BitNetForCausalLM
+
+import headwise as hw
+from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
+from headwise.models import saving
+from headwise.models.saving import Bounded
+from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
+
+
+@pytest.mark.parametrize("padding", [None, "left"])
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "t5", "modernbert"])
+def test_a_saved_run_says_the_same(name, padding, tmp_path):
+    run = hw.open_model(build(name)).run(given(FAMILIES[name], padding=padding))
+    run.save(tmp_path / "run")
+    found = hw.load_run(tmp_path / "run")
+    assert list(found.parts) == list(run.parts) and found.tokens == run.tokens and found.notes == run.notes
+    for part, right in run.parts.items():
+        assert found.parts[part].identical(right)
+        assert found.writes_of(part).identical(run.writes_of(part))
+        for batch in (0, 1):
+            assert torch.equal(found.weights(1, 3, batch=batch, part=part).nan_to_num(), run.weights(1, 3, batch=batch, part=part).nan_to_num())
+            assert torch.equal(found.tile(1, 3, 2, 0, 0, batch=batch, part=part), run.tile(1, 3, 2, 0, 0, batch=batch, part=part))
+
+
+def test_what_was_dropped_from_memory_is_saved_too(tmp_path):
+    model = hw.open_model(build("llama"))
+    run = model.run(given(FAMILIES["llama"]), memory=0)
+    run.save(str(tmp_path / "run"))
+    assert torch.equal(hw.load_run(str(tmp_path / "run")).weights(2, 5), run.weights(2, 5))
+
+
+def test_a_proof_that_was_asked_for_is_saved(tmp_path):
+    run = hw.open_model(build("llama")).run(given(FAMILIES["llama"]))
+    run.save(tmp_path / "before")
+    with pytest.raises(ModelError, match="proof must be asked for before a run is saved"):
+        _ = hw.load_run(tmp_path / "before").proof
+    right = run.proof
+    run.save(tmp_path / "after")
+    found = hw.load_run(tmp_path / "after")
+    assert found.proof == right and found.proof.passed
+    found.save(tmp_path / "again")
+    assert hw.load_run(tmp_path / "again").proof == right
+
+
+def test_a_refusal_is_saved(tmp_path):
+    run = hw.open_model(drawn(BitNetForCausalLM(BitNetConfig(**GROUPED)))).run(given(FAMILIES["llama"]))
+    run.save(tmp_path / "run")
+    with pytest.raises(WritesRefused, match="writes of model.layers.0.self_attn cannot be told by head"):
+        _ = hw.load_run(tmp_path / "run").writes
+
+
+def test_outputs_are_not_saved(tmp_path):
+    hw.open_model(build("llama")).run(given(FAMILIES["llama"])).save(tmp_path / "run")
+    with pytest.raises(ModelError, match="outputs must be read before a run is saved"):
+        _ = hw.load_run(tmp_path / "run").outputs
+
+
+def test_an_older_run_is_replaced_and_anything_else_is_kept(tmp_path):
+    model = hw.open_model(build("llama"))
+    one, other = model.run(torch.arange(3, 9)), model.run(torch.arange(3, 12))
+    one.save(tmp_path / "run")
+    other.save(tmp_path / "run")
+    assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 9
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ArgumentError, match="path must be new or hold an older run, got .*mine"):
+        one.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_run_is_never_half_written(tmp_path, monkeypatch):
+    model = hw.open_model(build("llama"))
+    model.run(torch.arange(3, 9)).save(tmp_path / "run")
+    right, count = saving.save_file, []
+
+    def fails(*args, **settings):
+        count.append(1)
+        if len(count) == 3:
+            raise OSError(28, "No space left on device")
+        return right(*args, **settings)
+
+    monkeypatch.setattr(saving, "save_file", fails)
+    with pytest.raises(ModelError, match="path must be writable, got No space left on device for .*run"):
+        model.run(torch.arange(3, 12)).save(tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 6
+
+
+def test_nowhere_to_write(tmp_path):
+    with pytest.raises(ModelError, match="path must be writable, got No such file or directory for .*nowhere"):
+        hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "nowhere" / "run")
+
+
+DAMAGES = {
+    "nothing there": lambda folder: [path.unlink() for path in folder.iterdir()],
+    "no JSON": lambda folder: (folder / "run.json").write_text("{"),
+    "other JSON": lambda folder: (folder / "run.json").write_text("{}"),
+    "no numbers": lambda folder: (folder / "numbers.safetensors").unlink(),
+    "truncated numbers": lambda folder: (folder / "numbers.safetensors").write_bytes(b"123"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_said_in_one_line(damage, tmp_path):
+    hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "run")
+    DAMAGES[damage](tmp_path / "run")
+    with pytest.raises(CheckpointError, match="path must be a directory that run.save wrote, got .*run"):
+        hw.load_run(tmp_path / "run")
+
+
+def test_a_damaged_call_and_a_newer_format(tmp_path):
+    hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "run")
+    (tmp_path / "run" / "call-00001.safetensors").write_bytes(b"12345678")
+    found = hw.load_run(tmp_path / "run")
+    assert found.weights(0, 0).shape == (6, 6)
+    with pytest.raises(CheckpointError, match="call-00001.safetensors must be whole, got SafetensorError"):
+        found.weights(1, 0)
+    told = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps(told | {"format": 99}))
+    with pytest.raises(CheckpointError, match="a run must be of format 1, got 99"):
+        hw.load_run(tmp_path / "run")
+
+
+def test_a_mask_known_by_its_bounds():
+    bounds = torch.tensor([[[0, 1]]]), torch.tensor([[[1, 3]]])
+    rule = Bounded(*bounds, torch.tensor([[[[True, True, True], [True, True, False]]]]))
+    assert rule.tile(slice(0, 2), slice(0, 3)).tolist() == [[[[True, False, False], [False, True, False]]]]
+    assert rule.intervals().first is bounds[0]
