@@ -1,6 +1,8 @@
 """Whether the model computes the same through us as it does as it was loaded."""
 
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from headwise.models.verdict import Verdict, Worst
 
 TIMES = 4  # the model's own sdpa and eager differ by so much; we may differ by so many times that
 ALONE = 1 << 8  # units of the last place of the largest output, where the model has one implementation only, or both are the same code
+WIDENED = 1 << 27  # parameters of a model that is copied to float64
 CELLS = 1 << 22  # numbers compared at once
 EAGER_BYTES = 4 << 30  # what eager attention may take for its scores
 
@@ -24,7 +27,8 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
     loaded = implementation_of(session.hf)
     own = tensors_of(session.plain(loaded))
     other = _other(session, "eager" if loaded != "eager" else "sdpa")
-    against = f"{TIMES} times the difference between its own implementations" if other else f"the rounding of its only implementation, {loaded}"
+    own_two = "implementations" if isinstance(session.hf, PreTrainedModel) else "float32 and float64"
+    against = f"{TIMES} times the difference between its own {own_two}" if other else f"the rounding of its only implementation, {loaded}"
     worst = Worst("model", f"the outputs are those of the model as it was loaded, within {against}")
     for name, x in outputs.items():
         if not x.is_floating_point() or name not in own or own[name].shape != x.shape:
@@ -32,7 +36,7 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
         real = _real(name, x, session.given)
         difference = furthest(x, own[name], real)
         size = furthest(own[name], torch.zeros(()).to(x).expand_as(x), real)
-        yardstick = furthest(other[name], own[name], real) if other else 0.0
+        yardstick = furthest(other[name].to(x.dtype), own[name], real) if other else 0.0
         floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
         worst.see(difference, max(TIMES * yardstick, floor), name)
     return worst.verdict("it returns no numbers")
@@ -40,7 +44,9 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
 
 def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
     """The outputs of the model's other implementation; None where it has none, or where it would take too much memory."""
-    if not isinstance(session.hf, PreTrainedModel) or (implementation == "sdpa" and not session.hf._supports_sdpa):
+    if not isinstance(session.hf, PreTrainedModel):
+        return _in_float64(session)
+    if implementation == "sdpa" and not session.hf._supports_sdpa:
         return None
     if implementation == "eager" and _eager_bytes(session.hf, session.given) > EAGER_BYTES:
         return None
@@ -48,6 +54,17 @@ def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
         return tensors_of(session.plain(implementation))
     except ModelError:
         return None  # some models name an implementation that they then refuse: gemma2 and sdpa
+
+
+def _in_float64(session: Session) -> dict[str, Tensor] | None:
+    """What a module that is none of transformers gives in float64: it differs from that by its own rounding."""
+    if sum(x.numel() for x in session.hf.parameters()) > WIDENED:
+        return None
+    given = {name: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for name, x in session.given.items()}
+    try:
+        return tensors_of(replace(session, hf=copy.deepcopy(session.hf).double(), given=given).plain("its own"))
+    except ModelError:
+        return None  # some of its code makes float32 tensors
 
 
 def _eager_bytes(hf: nn.Module, given: Mapping[str, Any]) -> int:

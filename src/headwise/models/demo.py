@@ -1,7 +1,11 @@
 """Trained models that come as Python packages: found without importing them, converted once where they must be."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from torch import nn
 
 from headwise.catalog import entries
 from headwise.errors import ArgumentError, MissingPackage
@@ -15,15 +19,24 @@ PACKAGES = {
     "rxnmapper": ("rxnmapper", "rxnmapper==0.4.3"),
     "anarcii": ("anarcii", "anarcii==2.0.8"),
 }
-NOTES = {
-    "smollm2": "the weights of demo:smollm2 were rounded to 4 bits by their publisher; they are shown as rounded, in float32",
-    "flan_t5": "the weights of demo:flan_t5 were rounded to 8 bits by their publisher; they are shown as rounded, in float32",
-    "whisper": "the weights of demo:whisper were rounded to 16 bits by their publisher; they are shown as rounded, in float32",
-}
+
+@dataclass(frozen=True)
+class Demo:
+    """How a demo becomes a directory, and a model.
+
+    Attributes:
+        convert: from its package to a directory, once.
+        load: from that directory to a module; transformers loads it where there is none.
+        note: what the user should know of its weights.
+    """
+
+    convert: Callable[[Path, Path], None]
+    load: Callable[[Path], nn.Module] | None = None
+    note: str | None = None
 
 
-def demo(name: str) -> tuple[str, str | None]:
-    """The directory of a demo model, and what the user should know of its weights.
+def demo(name: str) -> tuple[str | nn.Module, str | None]:
+    """The directory of a demo model, or the model itself where transformers has none like it; and what the user should know of its weights.
 
     Raises:
         ArgumentError: there is no such demo.
@@ -33,8 +46,9 @@ def demo(name: str) -> tuple[str, str | None]:
         raise ArgumentError(f"a demo must be one of {', '.join(f'demo:{known}' for known in PACKAGES)}, got {'demo:' + name!r}. Correct the name.")
     if name == "minilm":
         return str(package(name) / "model"), None
-    source, convert = package(name), entries("headwise.models.demos")[name]
-    return str(made_once(f"{name}-float32", lambda folder: convert(source, folder))), NOTES.get(name)
+    source, entry = package(name), entries("headwise.models.demos")[name]
+    folder = made_once(f"{name}-float32", lambda place: entry.convert(source, place))
+    return str(folder) if entry.load is None else entry.load(folder), entry.note
 
 
 def package(demo: str) -> Path:

@@ -173,6 +173,8 @@ def positions(hf: nn.Module) -> int | None:
     """How many tokens the model has positions for; None where there is no limit."""
     config = text_config(hf)
     limit = getattr(config, "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit < 1:  # XLNet says -1: no limit
+        return None
     for name, module in hf.named_modules():
         if isinstance(module, torch.nn.Embedding) and name.endswith("position_embeddings") and module.padding_idx is not None and limit is not None:
             limit = min(limit, module.num_embeddings - module.padding_idx - 1)  # RoBERTa counts its positions from padding_idx + 1

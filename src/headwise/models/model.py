@@ -12,12 +12,14 @@ from headwise.axes import Bool, Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.models.collect import Collector
 from headwise.models.facts import Facts
+from headwise.models.generate import check_generates, disagreement, generated
 from headwise.models.inputs import Inputs, encode
 from headwise.models.layout import Layout
 from headwise.models.parts import Place, places
 from headwise.models.run import Run
 from headwise.models.session import Session, passed, surveyed, tensors_of
 from headwise.models.store import Store, bytes_of
+from headwise.models.survey import listed
 from headwise.models.watch import LayoutChanged, Wish
 
 Text = str | Sequence[str]
@@ -74,6 +76,30 @@ class Model:
         fits = sum(x.numel() * x.element_size() for x in returned.values()) <= room
         return Run(facts, collector.store, Session(self.hf, inputs.given, layout, drawn), returned if fits else None)
 
+    def generate(
+        self, what: Text | Tensor | Mapping[str, Any], max_new_tokens: int, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB"
+    ) -> Run:
+        """Let the model go on with a text, greedily and with its cache, and learn what every head did with all of it.
+
+        The run is over the text and the new tokens: each new token's row is what its step saw, also where the cache of a layer
+        with a window had dropped keys. A note says so where a step chose a token that the whole text would not have led to.
+
+        Args:
+            what: as for `run`.
+            max_new_tokens: at most; fewer where the model ends the text.
+
+        Raises:
+            ModelError: the model has no language head.
+            ArgumentError: not a number of tokens, or more than the model has positions for.
+        """
+        check_generates(self.hf, max_new_tokens)
+        inputs = encode(self.hf, self.tokenizer, what)
+        given = generated(self.hf, inputs.given, max_new_tokens)
+        run = self.run(given, statistics, memory)
+        start = 1 if "decoder_input_ids" in given else inputs.given["input_ids"].shape[1]
+        note = disagreement(given, run.outputs.get("logits"), start)
+        return run if note is None else run.noted(note)
+
     def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:
         """The first pass: with the layout of an earlier input of this kind, or else with a survey."""
         kind = (tuple(sorted(inputs.given)), _structure(self.hf))
@@ -95,7 +121,8 @@ class Model:
     def _facts(self, inputs: Inputs, layout: Layout, collector: Collector) -> Facts:
         numbers = collector.numbers
         found = tuple(places(self.hf, layout.sites, [numbers[site.index].shape for site in layout.sites]))
-        notes = list(dict.fromkeys((*inputs.notes, *layout.notes, *(f"{place.module}: {note}" for place in found for note in numbers[place.index].notes))))
+        told = _gathered([(place.module, note) for place in found for note in numbers[place.index].notes])
+        notes = list(dict.fromkeys((*inputs.notes, *layout.notes, *told)))
         if self.note:
             notes.insert(0, self.note)
         return Facts(found, layout, numbers, inputs.tokens, inputs.decoder_tokens, self._padding(inputs, found, collector), tuple(notes))
@@ -119,6 +146,14 @@ class Model:
             elif isinstance(mask, Tensor) and mask.shape == shape and not mask.bool().all() and "decoder" not in place.part:
                 padding[place.part] = ~mask.bool().cpu()
         return padding
+
+
+def _gathered(notes: Sequence[tuple[str, str]]) -> list[str]:
+    """Each note once, with the modules that it is about."""
+    modules: dict[str, list[str]] = {}
+    for module, note in notes:
+        modules.setdefault(note, []).append(module)
+    return [f"{listed(list(dict.fromkeys(names)))}: {note}" for note, names in modules.items()]
 
 
 def _structure(hf: nn.Module) -> int:

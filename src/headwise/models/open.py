@@ -56,6 +56,8 @@ def open_model(
     if not isinstance(source, str | Path):
         raise ArgumentTypeError(f"source must be a directory, a hub id, a demo's name or a model, got {type(source).__name__}.")
     where, note = demo(str(source).removeprefix("demo:")) if str(source).startswith("demo:") else (_existing(source), None)
+    if isinstance(where, nn.Module):
+        return Model(_moved(where if dtype is None else where.to(_dtype(dtype)), device), tokenizer, str(source), note)
     with _quiet(where):
         hf = _load(where, _dtype(dtype), trust_remote_code)
         words = _tokenizer(where, trust_remote_code) if tokenizer is None else tokenizer
@@ -139,7 +141,7 @@ def _dtype(dtype: str | torch.dtype | None) -> Any:
     return found
 
 
-def _moved(hf: PreTrainedModel, device: str | torch.device | None) -> PreTrainedModel:
+def _moved(hf: nn.Module, device: str | torch.device | None) -> nn.Module:
     if device is None:
         return hf
     try:

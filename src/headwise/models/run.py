@@ -52,6 +52,10 @@ class Run:
         """What a reader of the numbers should know."""
         return self._facts.notes
 
+    def noted(self, note: str) -> "Run":
+        """The same run with one note more."""
+        return Run(replace(self._facts, notes=(*self._facts.notes, note)), self._store, self._session, self._outputs)
+
     @cached_property
     def parts(self) -> "dict[str, xarray.Dataset]":
         """The statistics of each part, in the order of the pass."""

@@ -64,7 +64,7 @@ def surveyed(hf: nn.Module, given: Mapping[str, Any], wish: Wish) -> tuple[Any, 
     """The model's output, and the layout of its calls, from a pass in which every module and operator is watched."""
     register()
     survey = Survey(_listening(hf), given, wish, unmasked_is_causal(hf))
-    return _explained(hf, survey.run)
+    return explained(hf, survey.run)
 
 
 def passed(hf: nn.Module, given: Mapping[str, Any], layout: Layout, wish: Wish) -> Any:
@@ -74,7 +74,7 @@ def passed(hf: nn.Module, given: Mapping[str, Any], layout: Layout, wish: Wish) 
         LayoutChanged: the model took another way than the layout says.
     """
     register()
-    return _explained(hf, Watch(_listening(hf), layout, given, wish, unmasked_is_causal(hf)).run)
+    return explained(hf, Watch(_listening(hf), layout, given, wish, unmasked_is_causal(hf)).run)
 
 
 def _listening(hf: nn.Module) -> nn.Module:
@@ -87,7 +87,7 @@ def _listening(hf: nn.Module) -> nn.Module:
 def plain(hf: nn.Module, given: Mapping[str, Any], implementation: str) -> Any:
     """The model's output with another attention implementation, in eval mode."""
     with torch.inference_mode(False), torch.no_grad():
-        return _explained(hf, lambda: twin(hf, implementation)(**given))
+        return explained(hf, lambda: twin(hf, implementation)(**given))
 
 
 def unmasked_is_causal(hf: nn.Module) -> bool:
@@ -101,7 +101,7 @@ def tensors_of(outputs: Any) -> dict[str, Tensor]:
     return {name: x.detach() for name, x in named.items() if isinstance(x, Tensor)}
 
 
-def _explained(hf: nn.Module, run: Callable[[], Any]) -> Any:
+def explained(hf: nn.Module, run: Callable[[], Any]) -> Any:
     """Run, and say in one line of ours which input a model's own code stumbled over."""
     try:
         return run()

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from headwise.errors import MissingPackage
+from headwise.models.demo import Demo
 
 SIDES = {"encoder": ("enc.", "encoder."), "decoder": ("m.", "")}
 
@@ -72,4 +73,4 @@ def _onnx() -> Any:
     return onnx
 
 
-ENTRY = convert
+ENTRY = Demo(convert, note="the weights of demo:flan_t5 were rounded to 8 bits by their publisher; they are shown as rounded, in float32")

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from headwise.models.demo import Demo
+
 # What one token of a SMILES is: an atom in brackets, an atom, a bond, a ring's number, a branch, a dot or an arrow (Schwaller et al. 2019).
 SMILES = r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|%[0-9]{2}|[0-9]"
 
@@ -43,4 +45,4 @@ def _tokenizer(vocabulary: Path) -> Any:
     )
 
 
-ENTRY = convert
+ENTRY = Demo(convert)

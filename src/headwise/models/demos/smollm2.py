@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from headwise.models.demo import Demo
+
 
 def convert(source: Path, folder: Path) -> None:
     """Write a directory that transformers loads: weights as they dequantise, in float32."""
@@ -10,4 +12,4 @@ def convert(source: Path, folder: Path) -> None:
     gguf.convert(source / "SmolLM2-135M-Instruct.Q4_1.gguf", folder)
 
 
-ENTRY = convert
+ENTRY = Demo(convert, note="the weights of demo:smollm2 were rounded to 4 bits by their publisher; they are shown as rounded, in float32")
