@@ -1,7 +1,7 @@
 """A module as a subject, twice: as a layer, x → out, and as an attention of q, k and v, which its maps are made to let through."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -21,6 +21,7 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 NOTHING = Sizes(0, 0, 0, 0, 0, 0)
 
 
+@runtime_checkable
 class Body(Protocol):
     """What a module's adapter has to offer.
 

@@ -47,7 +47,7 @@ def hunt(subject: Subject, judge: Callable[[Problem], Any], examples: int, secon
 
 
 @st.composite
-def problems(draw: st.DrawFn, honours: frozenset[str], dtypes: tuple[torch.dtype, ...], device: torch.device) -> Problem:
+def problems(draw: Callable[..., Any], honours: frozenset[str], dtypes: tuple[torch.dtype, ...], device: torch.device) -> Problem:
     """Any problem that a subject of this kind can be asked; every size has its chance of being 1, and of being odd."""
     batch, groups = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     heads = groups * (draw(st.integers(1, 4)) if "groups" in honours else 1)
@@ -60,7 +60,7 @@ def problems(draw: st.DrawFn, honours: frozenset[str], dtypes: tuple[torch.dtype
     return Problem(query, key, value, **_options(draw, honours, make, (batch, heads, queries, keys)))
 
 
-def _options(draw: st.DrawFn, honours: frozenset[str], make: "_Numbers", shape: tuple[int, int, int, int]) -> dict[str, Any]:
+def _options(draw: Callable[..., Any], honours: frozenset[str], make: "_Numbers", shape: tuple[int, int, int, int]) -> dict[str, Any]:
     batch, heads, queries, keys = shape
     drawn: dict[str, Any] = {}
     each = [name for name in ("causal", "query_offset", "window", "mask", "bias", "scale", "softcap", "sink") if name in honours]
@@ -85,7 +85,7 @@ def _options(draw: st.DrawFn, honours: frozenset[str], make: "_Numbers", shape: 
     return drawn
 
 
-def _offset(draw: st.DrawFn, honours: frozenset[str], shape: tuple[int, int, int, int], device: torch.device) -> Any:
+def _offset(draw: Callable[..., Any], honours: frozenset[str], shape: tuple[int, int, int, int], device: torch.device) -> Any:
     batch, _, queries, keys = shape
     start = st.integers(-1, max(keys - queries, 0) + 2)
     if "offset_by_row" not in honours or draw(st.booleans()):
