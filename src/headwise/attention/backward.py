@@ -9,11 +9,44 @@ Kernels whose own backward would gain nothing share this one.
 References: Dao et al. 2022, algorithm 4; the terms of lse, cap and sink are ours.
 """
 
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
 import torch
+from torch.autograd.function import once_differentiable
 
 from headwise.attention.blocks import Block, Strip, blocks
-from headwise.attention.spec import Call
+from headwise.attention.spec import Attended, Call
 from headwise.axes import Float, Key, Output, Query, Rows, Tensor, Value
+
+Forward = Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
+
+
+def with_gradients(forward: Forward, query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
+    """What `forward` gives, with gradients of output and lse where something asks for them; statistics have none."""
+    learned = [query, key, value, call.bias, call.sink]
+    if not (torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in learned)):
+        return forward(query, key, value, call, statistics)
+    output, lse, *found = _Differentiable.apply(forward, *learned, call, statistics)  # pyright: ignore[reportGeneralTypeIssues]
+    return Attended(output, lse, MappingProxyType(dict(zip(statistics, found, strict=True))))
+
+
+class _Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, forward: Forward, query: Query, key: Key, value: Value, bias: Any, sink: Any, call: Call, statistics: tuple[str, ...]):
+        attended = forward(query, key, value, call, statistics)
+        ctx.save_for_backward(query, key, value, attended.output, attended.lse, *(x for x in (bias, sink) if isinstance(x, Tensor)))
+        ctx.call = call
+        found = [attended.statistics[name] for name in statistics]
+        ctx.mark_non_differentiable(*found)
+        return attended.output, attended.lse, *found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any):
+        query, key, value, output, lse = ctx.saved_tensors[:5]
+        return None, *gradients(query, key, value, output, lse, ctx.call, d_output, d_lse), None, None
 
 
 @torch.no_grad()

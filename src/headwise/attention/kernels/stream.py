@@ -8,38 +8,31 @@ References: online softmax: Milakov and Gimelshein 2018; tiles and recomputation
 """
 
 from types import MappingProxyType
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from headwise.attention.backward import gradients
+from headwise.attention.backward import with_gradients
 from headwise.attention.blocks import Block, Strip, blocks
-from headwise.attention.spec import Attended, Call, Kernel
+from headwise.attention.spec import Attended, Call, Kernel, wide
 from headwise.attention.statistic import End, Running, Statistic, Tile, labels
 from headwise.axes import Key, Query, Rows, Tensor, Value
 from headwise.catalog import entries
 
 
 def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
-    learned = [query, key, value, call.bias, call.sink]
-    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in learned):
-        output, lse, *found = _Differentiable.apply(*learned, call, statistics)  # pyright: ignore[reportGeneralTypeIssues]
-        return Attended(output, lse, MappingProxyType(dict(zip(statistics, found, strict=True))))
-    return forward(query, key, value, call, statistics)
+    return with_gradients(forward, query, key, value, call, statistics)
 
 
 @torch.no_grad()
 def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
     b, h, t, _ = query.shape
-    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     output = query.new_zeros(b, h, t, value.shape[3])
-    lse = query.new_full((b, h, t), -torch.inf, dtype=wide)
+    lse = query.new_full((b, h, t), -torch.inf, dtype=wide(query.dtype))
     known = entries("headwise.attention.statistics")
     in_pass = [name for name in statistics if known[name].running is not None]
     found = {name: _room(known[name], lse, call) for name in in_pass}
 
-    for block in blocks(query, key, call, wide):
+    for block in blocks(query, key, call, lse.dtype):
         gathered = {name: known[name].running() for name in in_pass}
         said, end = _fold(block, value, gathered)
         _put(output, block, said)
@@ -157,26 +150,6 @@ def _received(query: Query, key: Key, lse: Rows, call: Call) -> Tensor:
             by_head = weights.reshape(*place.shape[:2], -1, weights.shape[-1])
             place[..., strip.keys] += by_head.sum(-2)
     return received
-
-
-class _Differentiable(torch.autograd.Function):
-    """The same pass with gradients of output and lse; the backward makes each tile's weights again from lse."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Query, key: Key, value: Value, bias: Any, sink: Any, call: Call, statistics: tuple[str, ...]):
-        attended = forward(query, key, value, call, statistics)
-        tensors = [x for x in (bias, sink) if isinstance(x, Tensor)]
-        ctx.save_for_backward(query, key, value, attended.output, attended.lse, *tensors)
-        ctx.call = call
-        found = [attended.statistics[name] for name in statistics]
-        ctx.mark_non_differentiable(*found)
-        return attended.output, attended.lse, *found
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any):
-        query, key, value, output, lse = ctx.saved_tensors[:5]
-        return *gradients(query, key, value, output, lse, ctx.call, d_output, d_lse), None, None
 
 
 ENTRY = Kernel(attend=attend, refusal=lambda *call: None, preference=1)

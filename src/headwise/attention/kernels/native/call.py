@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from headwise.attention.backward import gradients
+from headwise.attention.backward import with_gradients
 from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, instruction_set, library
 from headwise.attention.mask import Visible, visible
 from headwise.attention.spec import Attended, Call, tile_of, wide
@@ -29,30 +27,7 @@ def refusal(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
 
 
 def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
-    learned = [query, key, value, call.bias, call.sink]
-    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in learned):
-        output, lse, *found = _Differentiable.apply(*learned, call, statistics)  # pyright: ignore[reportGeneralTypeIssues]
-        return Attended(output, lse, MappingProxyType(dict(zip(statistics, found, strict=True))))
-    return forward(query, key, value, call, statistics)
-
-
-class _Differentiable(torch.autograd.Function):
-    """The same pass with gradients of output and lse; the backward makes each tile's weights again from lse."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Query, key: Key, value: Value, bias: Any, sink: Any, call: Call, statistics: tuple[str, ...]):
-        attended = forward(query, key, value, call, statistics)
-        ctx.save_for_backward(query, key, value, attended.output, attended.lse, *(x for x in (bias, sink) if isinstance(x, Tensor)))
-        ctx.call = call
-        found = [attended.statistics[name] for name in statistics]
-        ctx.mark_non_differentiable(*found)
-        return attended.output, attended.lse, *found
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any):
-        query, key, value, output, lse = ctx.saved_tensors[:5]
-        return *gradients(query, key, value, output, lse, ctx.call, d_output, d_lse), None, None
+    return with_gradients(forward, query, key, value, call, statistics)
 
 
 def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
