@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
@@ -34,11 +35,10 @@ def test_each_new_row_is_what_its_step_saw():
     ids = torch.tensor([[int(x) for x in run.tokens[0]]])
     hf.set_attn_implementation("eager")
     with torch.no_grad():
-        cache, rows = None, []
+        cache, rows = DynamicCache(config=hf.config), []
         for step in range(6, ids.shape[1]):
-            given = ids[:, : step + 1] if cache is None else ids[:, step : step + 1]
-            out = hf(input_ids=given, past_key_values=cache, use_cache=True, output_attentions=True)
-            cache = out.past_key_values
+            given = ids[:, : step + 1] if step == 6 else ids[:, step : step + 1]
+            out = hf(input_ids=given, cache=cache, use_cache=True, output_attentions=True)
             rows.append(out.attentions[1][0, 2, -1])
     for step, row in enumerate(rows, 6):
         torch.testing.assert_close(run.weights(1, 2)[step, : step + 1], row, atol=1e-5, rtol=1e-4)

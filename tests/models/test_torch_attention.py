@@ -61,6 +61,7 @@ def test_each_way_of_calling_gives_torchs_own_numbers(way, weights):
     assert run.writes.norm.shape == (2, 1, HEADS, 5)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # torch's own path of the module as it was loaded
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_fused_path_of_an_encoder_is_heard_too(padded):
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True)
@@ -73,6 +74,7 @@ def test_the_fused_path_of_an_encoder_is_heard_too(padded):
     real = ~HIDDEN if padded else torch.ones(2, 7, dtype=torch.bool)
     found = run.outputs["output 0"][:, : right.shape[1]]
     torch.testing.assert_close(found[real[:, : right.shape[1]]], right[real[:, : right.shape[1]]], atol=1e-5, rtol=1e-5)
+    assert run.proof.passed, str(run.proof)
     assert run.statistics.sizes["layer"] == 3
     assert run.statistics["layer_name"].values.tolist() == [f"layers.{i}.self_attn" for i in range(3)]
 

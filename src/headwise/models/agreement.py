@@ -76,6 +76,9 @@ def _eager_bytes(hf: nn.Module, given: Mapping[str, Any]) -> int:
 
 def _real(name: str, x: Tensor, given: Mapping[str, Any]) -> Tensor | None:
     """Which tokens count, [B, T]: not padding."""
+    for mask, found in given.items():
+        if mask.endswith("key_padding_mask") and isinstance(found, Tensor) and found.dtype == torch.bool and x.shape[:2] == found.shape:
+            return ~found  # as torch's own modules say it: True where hidden
     for mask in ("attention_mask", "decoder_attention_mask"):
         found = given.get(mask)
         of_decoder = "decoder_input_ids" in given and not name.startswith("encoder")

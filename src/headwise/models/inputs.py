@@ -15,6 +15,7 @@ from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.models.kind import device_of, is_encoder_decoder, main_input, text_config
 
 REFUSED = {
+    "cache": "A run reads the whole input at once: pass all of it.",
     "past_key_values": "A run reads the whole input at once: pass all of it.",
     "output_attentions": "A run has every weight: ask run.weights.",
     "use_cache": "A run reads the whole input at once: leave it out.",

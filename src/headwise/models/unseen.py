@@ -24,6 +24,7 @@ SOFTMAX = frozenset(("aten::_softmax", "aten::_safe_softmax", "aten::softmax"))
 PRODUCTS = frozenset(("aten::bmm", "aten::mm", "aten::baddbmm", "aten::addmm", "aten::addbmm", "aten::mv", "aten::dot"))
 RESHAPES = frozenset(("aten::slice", "aten::expand", "aten::narrow"))
 MOVES = ("view", "_unsafe_view", "transpose", "permute", "clone", "_to_copy", "unsqueeze", "squeeze", "expand", "alias", "t", "select", "slice")
+COPIES = frozenset(("aten::clone", "aten::_to_copy"))
 VIEWS = frozenset(f"aten::{name}" for name in MOVES)
 
 
@@ -80,6 +81,8 @@ class Lookout(TorchDispatchMode):
             self._softmax(result)
         elif name in ("aten::exp", "aten::exp_"):
             self.marks[result] = ("exp", None)
+        elif name in COPIES and isinstance(args[0], Tensor) and self._is_learned(args[0]):
+            self.marks[result] = ("learned", None)
         elif self.marks:
             return self._follow(name, [x for x in tree_leaves(args) if isinstance(x, Tensor)], result)
         return result
@@ -110,14 +113,14 @@ class Lookout(TorchDispatchMode):
             self._softmax(result)
         else:
             tensor, kind, found = marked[0]
-            if name in VIEWS if kind == "said" else result.numel() == tensor.numel() or name in RESHAPES:
+            if name in VIEWS if kind in ("said", "learned") else result.numel() == tensor.numel() or name in RESHAPES:
                 self.marks[result] = (kind, found)
         return result
 
     def _product(self, marked: list[Any], tensors: list[Tensor], result: Tensor) -> Tensor:
         pair = tensors[-2:]
         for tensor, kind, found in marked:
-            others = [x for x in pair if x is not tensor and x.untyped_storage().data_ptr() not in self.learned]
+            others = [x for x in pair if x is not tensor and not self._is_learned(x)]
             if not others or kind not in ("softmax", "said"):
                 continue
             told = self._overheard(pair, tensor, result, found) if kind == "softmax" else None
@@ -127,6 +130,10 @@ class Lookout(TorchDispatchMode):
                 return told
             self.attentions.append(found)
         return result
+
+    def _is_learned(self, x: Tensor) -> bool:
+        """Whether a tensor is a weight of the model, or a copy of one in another order."""
+        return x.untyped_storage().data_ptr() in self.learned or self.marks.get(x, ("", None))[0] == "learned"
 
     def _overheard(self, pair: list[Tensor], weights: Tensor, result: Tensor, found: Softmax) -> Tensor | None:
         """Let the scene hear of a product, weights first and with three axes."""
