@@ -22,7 +22,7 @@ jaxtyping.install_import_hook("headwise", f"{tests.typechecking.__name__}.check"
 
 torch.set_num_threads(1)
 
-settings.register_profile("same", deadline=None, max_examples=80, derandomize=True)
+settings.register_profile("same", deadline=None, max_examples=40, derandomize=True)
 settings.register_profile("hunt", deadline=None, max_examples=3000, print_blob=True)
 settings.register_profile("glance", deadline=None, max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

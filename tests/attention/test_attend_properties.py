@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headwise.attention import blocks
@@ -20,17 +20,15 @@ from tests.typechecking import unchecked
 
 ROW_STATISTICS = ("entropy", "max_weight", "participation", "distance", "first", "previous", "self", "sink", "segment")
 tiles = st.sampled_from([None, None, (1, 1), (24, 3), (160, 16)])  # scores in a tile, query rows in it; None = as shipped
+more = settings(max_examples=settings.default.max_examples * 5 // 2)
 small = problems(dtypes=(torch.float32, torch.float64), lengths=(5, 7, 3, 11, 2, 1, 17), plain=True)
 
 
 @contextmanager
 def cut(tile, problem):
     """Smaller tiles than a computer would want, so that small problems have many; annotations, checked elsewhere, would take most of the time."""
-    if tile is None:
-        yield
-        return
-    size = max(tile[0], prod(problem.shape) // 50)
-    with patch.object(blocks, "tile_size", lambda device: size), patch.object(blocks, "ROWS", tile[1]), unchecked():
+    size, rows = (blocks.tile_size(torch.device("cpu")), blocks.ROWS) if tile is None else (max(tile[0], prod(problem.shape) // 50), tile[1])
+    with patch.object(blocks, "tile_size", lambda device: size), patch.object(blocks, "ROWS", rows), unchecked():
         yield
 
 
@@ -61,6 +59,7 @@ def same(found, right, fine: Allowed, rows=..., factor: float = 1):
 
 
 @judged_backend
+@more
 @given(problem=problems(), tile=tiles)
 def test_values_are_those_of_the_reference(backend, problem, tile):
     right, fine = problem.double().run("reference", EVERY), allowed(problem)
@@ -77,6 +76,7 @@ def test_values_are_those_of_the_reference(backend, problem, tile):
 
 
 @judged_backend
+@more
 @given(problem=problems(), tile=tiles, seed=seeds)
 def test_gradients_are_those_of_the_reference(backend, problem, tile, seed):
     flows = upstream(problem, seed)
