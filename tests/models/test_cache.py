@@ -33,7 +33,8 @@ def test_made_once(cache):
         (folder / "weights").write_text("whole")
 
     first, second = made_once("thing", make), made_once("thing", make)
-    assert first == second == cache / "thing" and len(made) == 1
+    assert first == second == cache / "thing"
+    assert len(made) == 1
     assert (first / "weights").read_text() == "whole"
 
 
@@ -47,7 +48,8 @@ def test_many_ask_at_once_and_one_makes_it(cache):
 
     with ThreadPoolExecutor(6) as pool:
         places = list(pool.map(lambda _: made_once("thing", make), range(6)))
-    assert set(places) == {cache / "thing"} and len(made) == 1
+    assert set(places) == {cache / "thing"}
+    assert len(made) == 1
 
 
 def test_a_failure_leaves_nothing(cache):
@@ -72,14 +74,17 @@ def test_the_next_start_recovers_from_a_kill(cache):
     try:
         deadline = time.monotonic() + 60
         while not (cache / "begun").exists():
-            assert time.monotonic() < deadline and process.poll() is None
+            assert time.monotonic() < deadline
+            assert process.poll() is None
             time.sleep(0.05)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert len(list(cache.glob("thing.part-*"))) == 1 and not (cache / "thing").exists()
+    assert len(list(cache.glob("thing.part-*"))) == 1
+    assert not (cache / "thing").exists()
     made_once("thing", lambda folder: (folder / "weights").write_text("whole"))
-    assert (cache / "thing" / "weights").read_text() == "whole" and not list(cache.glob("thing.part-*"))
+    assert (cache / "thing" / "weights").read_text() == "whole"
+    assert not list(cache.glob("thing.part-*"))
 
 
 def test_no_write_access(tmp_path, monkeypatch):

@@ -27,7 +27,8 @@ def smollm2():
 def test_weights_statistics_and_proof_on_trained_weights(name, layers, heads, request):
     model = request.getfixturevalue(name)
     run = model.run(TEXT)
-    assert run.statistics.sizes["layer"] == layers and run.statistics.sizes["head"] == heads
+    assert run.statistics.sizes["layer"] == layers
+    assert run.statistics.sizes["head"] == heads
     assert run.proof.passed, str(run.proof)
     assert all(verdict.holds for verdict in run.proof.verdicts)
     inputs = dict(model.tokenizer(TEXT, return_tensors="pt"))
@@ -42,9 +43,11 @@ def test_weights_statistics_and_proof_on_trained_weights(name, layers, heads, re
 
 
 def test_that_weights_were_rounded_is_told(smollm2, minilm):
-    assert "4 bits" in smollm2.note and smollm2.run("Hello there").notes[0] == smollm2.note
+    assert "4 bits" in smollm2.note
+    assert smollm2.run("Hello there").notes[0] == smollm2.note
     assert minilm.note is None
-    assert smollm2.hf.dtype == torch.float32 and smollm2.hf.config.num_key_value_heads == 3
+    assert smollm2.hf.dtype == torch.float32
+    assert smollm2.hf.config.num_key_value_heads == 3
 
 
 def test_smollm2_knows_a_capital(smollm2):
@@ -59,7 +62,8 @@ def test_smollm2_parks_attention_on_the_first_token(smollm2):
 
 def test_smollm2_has_a_head_for_the_previous_token(smollm2):
     found = smollm2.run(TEXT, statistics=["previous"]).statistics["previous"].isel(batch=0, query=slice(2, None)).mean("query")
-    assert found.sel(layer=16, head=0) > 0.5 and found.median() < 0.2
+    assert found.sel(layer=16, head=0) > 0.5
+    assert found.median() < 0.2
 
 
 def test_tokens_are_text_with_its_spaces(smollm2, minilm):

@@ -107,15 +107,20 @@ def test_a_mask_function_is_asked_once_for_all_layers():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(asked) == 1 and all(seen is found[0] for seen in found)
+    assert len(asked) == 1
+    assert all(seen is found[0] for seen in found)
 
 
 def test_told_is_a_tensor_by_its_looks_only():
     told = Told(Description(**stated("causal", "right")))
-    assert isinstance(told, torch.Tensor) and told.shape == (2, 1, 11, 11) and told.dtype == torch.float32 and told.dim() == 4
+    assert isinstance(told, torch.Tensor)
+    assert told.shape == (2, 1, 11, 11)
+    assert told.dtype == torch.float32
+    assert told.dim() == 4
     assert repr(told) == "Told([2, 1, 11, 11])"
     for same in (told[:, :, :, :11], told.to(torch.float32), told.detach(), told[..., :20]):
-        assert isinstance(same, Told) and same.rule is told.rule
+        assert isinstance(same, Told)
+        assert same.rule is told.rule
     assert not told.rule.written
 
 
@@ -142,4 +147,5 @@ def test_a_model_that_computes_with_the_mask_gets_eager_s(use):
 def test_what_a_model_writes_into_the_mask_is_what_counts():
     told = Told(Description(**stated("causal", "none")))
     told[:, :, :, 0] = -7.0
-    assert (told.rule.whole()[:, :, :, 0] == -7).all() and told.rule.written
+    assert (told.rule.whole()[:, :, :, 0] == -7).all()
+    assert told.rule.written

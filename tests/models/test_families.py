@@ -81,7 +81,14 @@ def test_the_proof_passes(name, padding):
 
 @pytest.mark.parametrize(
     ("name", "feature", "absent"),
-    [("gemma2", "softcap", None), ("gpt_oss", "sink", None), ("t5", "bias", None), ("mistral", "mask", None), ("gemma2", "scaling", 0.5), ("modernbert", "mask", None)],
+    [
+        ("gemma2", "softcap", None),
+        ("gpt_oss", "sink", None),
+        ("t5", "bias", None),
+        ("mistral", "mask", None),
+        ("gemma2", "scaling", 0.5),
+        ("modernbert", "mask", None),
+    ],
 )
 def test_dropping_a_feature_would_be_seen(name, feature, absent):
     """The models of these tests are drawn so that a forgotten feature moves weights by far more than the tests allow."""

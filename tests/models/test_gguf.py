@@ -75,17 +75,18 @@ def test_weights_and_configuration_are_those_of_transformers(file, tmp_path):
 def test_halves_are_put_apart_again():
     whole = np.arange(24).reshape(12, 2)
     pairs = whole.reshape(3, 2, 2, 2).swapaxes(1, 2).reshape(12, 2)  # as GGUF stores three heads of width 4
-    assert (halves_apart(pairs, 3) == whole).all() and not (pairs == whole).all()
+    assert (halves_apart(pairs, 3) == whole).all()
+    assert not (pairs == whole).all()
 
 
 def test_another_model_s_tensor():
-    with pytest.raises(CheckpointError, match="a GGUF tensor must be one of a Llama's, got 'blk.0.ssm_conv1d.weight'"):
+    with pytest.raises(CheckpointError, match=r"a GGUF tensor must be one of a Llama's, got 'blk.0.ssm_conv1d.weight'"):
         name_of("blk.0.ssm_conv1d.weight")
 
 
 def test_a_file_that_is_none(tmp_path):
     (tmp_path / "broken.gguf").write_bytes(b"GG" * 64)
-    with pytest.raises(CheckpointError, match="broken.gguf must be a whole GGUF file, got ValueError"):
+    with pytest.raises(CheckpointError, match=r"broken.gguf must be a whole GGUF file, got ValueError"):
         _reader(tmp_path / "broken.gguf")
 
 

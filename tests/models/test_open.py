@@ -46,11 +46,14 @@ def test_a_directory_opens_as_the_class_that_was_saved(name, tmp_path):
     hf = build(name)
     hf.save_pretrained(tmp_path)
     model = hw.open_model(tmp_path)
-    assert type(model.hf) is type(hf) and not model.hf.training
+    assert type(model.hf) is type(hf)
+    assert not model.hf.training
     found = model.run(given(FAMILIES[name]))
     right = hw.open_model(hf).run(given(FAMILIES[name]))
     assert all(found.parts[part].identical(right.parts[part]) for part in right.parts)
-    assert model.name == str(tmp_path) and model.note is None and model.tokenizer is None
+    assert model.name == str(tmp_path)
+    assert model.note is None
+    assert model.tokenizer is None
 
 
 def test_a_head_for_another_task_is_opened_with_it(tmp_path):
@@ -58,7 +61,7 @@ def test_a_head_for_another_task_is_opened_with_it(tmp_path):
     hf.save_pretrained(tmp_path)
     assert type(hw.open_model(tmp_path).hf) is BertForMaskedLM
     change(tmp_path, architectures=None)
-    with pytest.raises(CheckpointError, match="got none for pooler.dense.bias, pooler.dense.weight of BertModel"):
+    with pytest.raises(CheckpointError, match=r"got none for pooler.dense.bias, pooler.dense.weight of BertModel"):
         hw.open_model(tmp_path)  # the base model has a pooler, which this checkpoint cannot fill
 
 
@@ -178,7 +181,10 @@ FAULTS = {
     ),
     "NaN": (nan, "weights must be numbers, got NaN or infinity in model.layers.1.mlp.up_proj.weight"),
     "infinity": (infinite, "weights must be numbers, got NaN or infinity in model.norm.weight"),
-    "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "a tokenizer must be one that transformers loads, got .*Pass tokenizer="),
+    "a broken tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text("{"),
+        "a tokenizer must be one that transformers loads, got .*Pass tokenizer=",
+    ),
     "code of its own": (
         lambda folder: change(folder, model_type="homemade", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"}),
         "a model must not need code of its own, got .*, which does. Read that code, then pass trust_remote_code=True",
@@ -192,7 +198,8 @@ def test_a_faulty_checkpoint_is_said_in_one_line(folder, fault):
     spoil(folder)
     with pytest.raises(CheckpointError, match=message) as caught:
         hw.open_model(folder)
-    assert "\n" not in str(caught.value) and caught.value.__cause__ is None
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
 @pytest.mark.usefixtures("plain")
@@ -238,7 +245,7 @@ def test_nan_in_a_loaded_model():
     hf = build("gpt2")
     with torch.no_grad():
         hf.transformer.h[1].mlp.c_fc.bias[2] = torch.nan
-    with pytest.raises(CheckpointError, match="got NaN or infinity in transformer.h.1.mlp.c_fc.bias"):
+    with pytest.raises(CheckpointError, match=r"got NaN or infinity in transformer.h.1.mlp.c_fc.bias"):
         hw.open_model(hf)
     assert check_numbers(build("gpt2").half()) is None
 
@@ -275,7 +282,7 @@ def test_input_that_cannot_be_read(what, error, message, tokenizer):
 
 
 def test_text_without_a_tokenizer():
-    with pytest.raises(ModelError, match="a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model"):
+    with pytest.raises(ModelError, match=r"a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model"):
         hw.open_model(build("bert")).run("the cat")
 
 
@@ -310,18 +317,24 @@ def test_texts_padded_on_the_left_count_positions_from_their_first_token(tokeniz
     got = both.statistics["entropy"].values[1, :, :, -4:]
     assert both.statistics["padding"].values[1].tolist() == [True] * 3 + [False] * 4
     torch.testing.assert_close(torch.from_numpy(got), torch.from_numpy(alone.statistics["entropy"].values[0]), rtol=1e-3, atol=1e-4)
-    assert words.padding_side == "left" and model.tokenizer is words
+    assert words.padding_side == "left"
+    assert model.tokenizer is words
 
 
 def test_code_that_comes_along_is_run_when_it_is_trusted(tmp_path):
     build("llama").save_pretrained(tmp_path / "trusted")
     folder = tmp_path / "trusted"
-    code = "from transformers import LlamaConfig, LlamaForCausalLM\nclass Config(LlamaConfig):\n    model_type = 'homemade'\nclass Model(LlamaForCausalLM):\n    config_class = Config\n"
+    code = (
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "class Config(LlamaConfig):\n    model_type = 'homemade'\n"
+        "class Model(LlamaForCausalLM):\n    config_class = Config\n"
+    )
     (folder / "own.py").write_text(code)
     change(folder, model_type="homemade", architectures=["Model"], auto_map={"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"})
     try:
         model = hw.open_model(folder, trust_remote_code=True)
-        assert type(model.hf).__name__ == "Model" and model.run(ids()).proof.passed
+        assert type(model.hf).__name__ == "Model"
+        assert model.run(ids()).proof.passed
     finally:
         from transformers.utils import HF_MODULES_CACHE
 

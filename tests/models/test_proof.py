@@ -40,8 +40,10 @@ def test_a_wrong_statistic_is_seen(name):
     assert failed(run.proof) == {"statistics"}
     verdict = next(verdict for verdict in run.proof.verdicts if verdict.name == "statistics")
     assert verdict.residual > verdict.allowed
-    assert verdict.place.startswith("self layer 1, query 10, head 4, batch row 1") and verdict.place.endswith(name)
-    assert "FAILS" in str(run.proof) and not run.proof.passed
+    assert verdict.place.startswith("self layer 1, query 10, head 4, batch row 1")
+    assert verdict.place.endswith(name)
+    assert "FAILS" in str(run.proof)
+    assert not run.proof.passed
 
 
 def test_a_wrong_peak_is_seen():
@@ -148,7 +150,8 @@ def test_an_attention_that_forgets_something_is_seen_against_the_model_as_loaded
 def test_a_model_with_one_implementation_is_judged_by_rounding():
     proof = run_of("gpt_oss").proof
     verdict = proof.verdicts[-1]
-    assert proof.passed and "rounding of its only implementation, eager" in verdict.sentence
+    assert proof.passed
+    assert "rounding of its only implementation, eager" in verdict.sentence
     assert "between its own implementations" in run_of("llama").proof.verdicts[-1].sentence
 
 
@@ -182,10 +185,13 @@ def test_long_inputs_are_not_run_through_eager(monkeypatch):
 
 
 def test_rows_that_are_judged():
-    assert sample(1) == [0] and sample(8) == list(range(8))
+    assert sample(1) == [0]
+    assert sample(8) == list(range(8))
     for queries in (9, 100, 5000):
         rows = sample(queries)
-        assert rows[0] == 0 and rows[-1] == queries - 1 and len(set(rows)) == 8
+        assert rows[0] == 0
+        assert rows[-1] == queries - 1
+        assert len(set(rows)) == 8
 
 
 def test_the_worst_is_what_uses_up_most_of_what_is_allowed():
@@ -206,9 +212,11 @@ def test_the_largest_difference_on_tokens_that_count():
     x, y = torch.zeros(2, 3, 4), torch.zeros(2, 3, 4)
     y[1, 2, 3], y[0, 1, 0] = 5.0, 2.0
     real = torch.tensor([[True, True, True], [True, True, False]])
-    assert furthest(x, y, None) == 5 and furthest(x, y, real) == 2
+    assert furthest(x, y, None) == 5
+    assert furthest(x, y, real) == 2
     y[0, 0, 0] = x[0, 0, 0] = torch.inf
     assert furthest(x, y, real) == 2
     y[0, 0, 1] = torch.nan
     assert furthest(x, y, real) != furthest(x, y, real)
-    assert furthest(torch.tensor(1.0), torch.tensor(3.0), None) == 2 and furthest(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0
+    assert furthest(torch.tensor(1.0), torch.tensor(3.0), None) == 2
+    assert furthest(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0

@@ -132,7 +132,8 @@ def test_a_mask_that_layers_share_is_taken_apart_once():
     assert once(mask, mask) is first
     mask[0, 0, 0, 0] = 3
     second = once(mask, mask)
-    assert second is not first and second[1] is not None
+    assert second is not first
+    assert second[1] is not None
 
 
 def test_a_mask_taken_apart():

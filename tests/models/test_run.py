@@ -23,7 +23,9 @@ def test_a_small_memory_gives_the_same_numbers():
     model, inputs = hw.open_model(build("gemma2")), given(FAMILIES["gemma2"], padding="left")
     all_kept, none_kept = model.run(inputs), model.run(inputs, memory=0)
     one_kept = model.run(inputs, memory=all_kept._store.bytes // 3 + 500)
-    assert len(all_kept._store.calls) == 3 and len(one_kept._store.calls) == 1 and not none_kept._store.calls
+    assert len(all_kept._store.calls) == 3
+    assert len(one_kept._store.calls) == 1
+    assert not none_kept._store.calls
     for run in (one_kept, none_kept):
         assert run.statistics.identical(all_kept.statistics)
         for layer in (2, 0, 1):
@@ -47,7 +49,7 @@ def test_a_model_that_was_changed_since_is_noticed():
     run = model.run(given(FAMILIES["llama"]), memory=0)
     with torch.no_grad():
         model.hf.model.layers[0].self_attn.q_proj.weight.mul_(1.5)
-    with pytest.raises(ModelError, match="the model must be as it was in the run, got other numbers in model.layers.0.self_attn"):
+    with pytest.raises(ModelError, match=r"the model must be as it was in the run, got other numbers in model.layers.0.self_attn"):
         run.weights(0, 0)
     with pytest.raises(ModelError, match="the model must be as it was in the run"):
         _ = run.proof
@@ -76,8 +78,10 @@ def test_a_padded_row_is_as_if_it_stood_alone(name, padding):
 
 def test_rows_of_padding():
     run = hw.open_model(build("bert")).run(given(FAMILIES["bert"], padding="right"))
-    assert run.statistics["padding"].values.sum() == 4 and not run.statistics["padding"].values[0].any()
-    assert run.weights(0, 0, batch=1)[-4:].isnan().all() and not run.weights(0, 0, batch=1)[:-4].isnan().any()
+    assert run.statistics["padding"].values.sum() == 4
+    assert not run.statistics["padding"].values[0].any()
+    assert run.weights(0, 0, batch=1)[-4:].isnan().all()
+    assert not run.weights(0, 0, batch=1)[:-4].isnan().any()
     assert not run.tile(0, 0, 4, 0, 0, batch=1).isnan().any()
     assert run.writes["norm"].isnull().sum() == 4 * 6 * 3
 
@@ -86,7 +90,8 @@ def test_parts_of_an_encoder_and_a_decoder():
     run = hw.open_model(build("bart")).run(given(FAMILIES["bart"]))
     assert list(run.parts) == ["encoder.self", "decoder.self", "decoder.cross"]
     cross = run.parts["decoder.cross"]
-    assert cross.sizes == {"batch": 2, "layer": 2, "head": 6, "query": 7} and cross.attrs["part"] == "decoder.cross"
+    assert cross.sizes == {"batch": 2, "layer": 2, "head": 6, "query": 7}
+    assert cross.attrs["part"] == "decoder.cross"
     assert run.weights(1, 2, part="decoder.cross").shape == (7, 11)
     assert run.statistics_of("encoder.self").sizes["query"] == 11
     assert run.writes_of("decoder.self")["norm"].sizes["layer"] == 2
@@ -102,7 +107,8 @@ def test_what_keys_receive_and_what_spans_get():
     labels = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2, 2, -1]] * 2)
     run = hw.open_model(build("bert")).run(ids(), statistics=["received", "segment"], segments=labels)
     found = run.statistics
-    assert found["received"].dims == ("batch", "layer", "head", "key") and found["segment"].dims[-1] == "segment"
+    assert found["received"].dims == ("batch", "layer", "head", "key")
+    assert found["segment"].dims[-1] == "segment"
     whole = run.weights(2, 1)
     assert torch.allclose(torch.from_numpy(found["received"].values[0, 2, 1]), whole.sum(0), atol=1e-5)
     assert torch.allclose(torch.from_numpy(found["segment"].values[0, 2, 1, :, 1]), whole[:, 3:6].sum(-1), atol=1e-5)
@@ -111,7 +117,8 @@ def test_what_keys_receive_and_what_spans_get():
 
 def test_labels_of_the_statistics_are_their_definitions():
     found = hw.open_model(build("llama")).run(ids(), statistics="entropy").statistics
-    assert found["entropy"].attrs["units"] == "nats" and "log" in found["entropy"].attrs["formula"]
+    assert found["entropy"].attrs["units"] == "nats"
+    assert "log" in found["entropy"].attrs["formula"]
     assert found["layer_name"].values.tolist() == [f"model.layers.{i}.self_attn" for i in range(3)]
     assert found["token"].values[0].tolist() == [str(x) for x in ids()[0].tolist()]
 

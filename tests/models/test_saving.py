@@ -19,7 +19,9 @@ def test_a_saved_run_says_the_same(name, padding, tmp_path):
     run = hw.open_model(build(name)).run(given(FAMILIES[name], padding=padding))
     run.save(tmp_path / "run")
     found = hw.load_run(tmp_path / "run")
-    assert list(found.parts) == list(run.parts) and found.tokens == run.tokens and found.notes == run.notes
+    assert list(found.parts) == list(run.parts)
+    assert found.tokens == run.tokens
+    assert found.notes == run.notes
     for part, right in run.parts.items():
         assert found.parts[part].identical(right)
         assert found.writes_of(part).identical(run.writes_of(part))
@@ -43,7 +45,8 @@ def test_a_proof_that_was_asked_for_is_saved(tmp_path):
     right = run.proof
     run.save(tmp_path / "after")
     found = hw.load_run(tmp_path / "after")
-    assert found.proof == right and found.proof.passed
+    assert found.proof == right
+    assert found.proof.passed
     found.save(tmp_path / "again")
     assert hw.load_run(tmp_path / "again").proof == right
 
@@ -51,7 +54,7 @@ def test_a_proof_that_was_asked_for_is_saved(tmp_path):
 def test_a_refusal_is_saved(tmp_path):
     run = hw.open_model(drawn(BitNetForCausalLM(BitNetConfig(**GROUPED)))).run(given(FAMILIES["llama"]))
     run.save(tmp_path / "run")
-    with pytest.raises(WritesRefused, match="writes of model.layers.0.self_attn cannot be told by head"):
+    with pytest.raises(WritesRefused, match=r"writes of model.layers.0.self_attn cannot be told by head"):
         _ = hw.load_run(tmp_path / "run").writes
 
 
@@ -70,7 +73,7 @@ def test_an_older_run_is_replaced_and_anything_else_is_kept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ArgumentError, match="path must be new or hold an older run, got .*mine"):
+    with pytest.raises(ArgumentError, match=r"path must be new or hold an older run, got .*mine"):
         one.save(tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -87,14 +90,14 @@ def test_a_run_is_never_half_written(tmp_path, monkeypatch):
         return right(*args, **settings)
 
     monkeypatch.setattr(saving, "save_file", fails)
-    with pytest.raises(ModelError, match="path must be writable, got No space left on device for .*run"):
+    with pytest.raises(ModelError, match=r"path must be writable, got No space left on device for .*run"):
         model.run(torch.arange(3, 12)).save(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 6
 
 
 def test_nowhere_to_write(tmp_path):
-    with pytest.raises(ModelError, match="path must be writable, got No such file or directory for .*nowhere"):
+    with pytest.raises(ModelError, match=r"path must be writable, got No such file or directory for .*nowhere"):
         hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "nowhere" / "run")
 
 
@@ -111,7 +114,7 @@ DAMAGES = {
 def test_a_damaged_run_is_said_in_one_line(damage, tmp_path):
     hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "run")
     DAMAGES[damage](tmp_path / "run")
-    with pytest.raises(CheckpointError, match="path must be a directory that run.save wrote, got .*run"):
+    with pytest.raises(CheckpointError, match=r"path must be a directory that run.save wrote, got .*run"):
         hw.load_run(tmp_path / "run")
 
 
@@ -120,7 +123,7 @@ def test_a_damaged_call_and_a_newer_format(tmp_path):
     (tmp_path / "run" / "call-00001.safetensors").write_bytes(b"12345678")
     found = hw.load_run(tmp_path / "run")
     assert found.weights(0, 0).shape == (6, 6)
-    with pytest.raises(CheckpointError, match="call-00001.safetensors must be whole, got SafetensorError"):
+    with pytest.raises(CheckpointError, match=r"call-00001.safetensors must be whole, got SafetensorError"):
         found.weights(1, 0)
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps(told | {"format": 99}))

@@ -33,7 +33,8 @@ def test_rows_are_looked_at_some_at_a_time(cells, monkeypatch):
     monkeypatch.setattr(scan, "CELLS", cells)
     mask = torch.ones(2, 1, 11, 7, dtype=torch.bool).tril(2)
     found = extent(mask)
-    assert found.whole and found.first.eq(0).all()
+    assert found.whole
+    assert found.first.eq(0).all()
     assert found.stop[1, 0].tolist() == [3, 4, 5, 6, 7, 7, 7, 7, 7, 7, 7]
 
 

@@ -21,7 +21,8 @@ def test_a_call_is_offered_while_there_is_room():
     store = Store(2 * SIZE)
     for index in range(4):
         store.offer(index, call(index))
-    assert list(store.calls) == [0, 1] and store.bytes == 2 * SIZE
+    assert list(store.calls) == [0, 1]
+    assert store.bytes == 2 * SIZE
 
 
 def test_what_was_used_longest_ago_goes_first():
@@ -30,7 +31,8 @@ def test_what_was_used_longest_ago_goes_first():
     store.put(1, call(1))
     assert store.get(0) is not None
     store.put(2, call(2))
-    assert list(store.calls) == [0, 2] and store.get(1) is None
+    assert list(store.calls) == [0, 2]
+    assert store.get(1) is None
 
 
 def test_one_that_can_never_fit_drives_nothing_out():
@@ -50,7 +52,8 @@ def test_a_part_of_a_larger_tensor_is_copied():
     fused = torch.randn(2, 5, 36)
     part = fused[..., :12].unflatten(-1, (3, 4)).transpose(1, 2)
     own = _own(part)
-    assert torch.equal(own, part) and own.untyped_storage().nbytes() == part.numel() * 4
+    assert torch.equal(own, part)
+    assert own.untyped_storage().nbytes() == part.numel() * 4
     assert _own(fused.transpose(0, 1)).data_ptr() == fused.data_ptr()
 
 

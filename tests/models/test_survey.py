@@ -80,8 +80,10 @@ def test_a_gate_between_the_heads_and_w_o_is_part_of_what_they_write():
     hf = drawn(Qwen3NextForCausalLM(config))
     run = hw.open_model(hf).run(given(FAMILIES["llama"]))
     (site,) = run._facts.layout.sites
-    assert site.output.module == "model.layers.3.self_attn.o_proj" and not site.output.exact
-    assert run.proof.passed and run.writes["norm"].notnull().all()
+    assert site.output.module == "model.layers.3.self_attn.o_proj"
+    assert not site.output.exact
+    assert run.proof.passed
+    assert run.writes["norm"].notnull().all()
 
 
 def test_a_norm_over_all_heads_refuses_writes_by_name():
@@ -91,8 +93,10 @@ def test_a_norm_over_all_heads_refuses_writes_by_name():
     with pytest.raises(WritesRefused, match=message):
         _ = run.writes
     verdict = next(verdict for verdict in run.proof.verdicts if verdict.name == "writes")
-    assert verdict.holds is None and "norm over all heads" in verdict.sentence
-    assert run.proof.passed and "not judged" in str(verdict)
+    assert verdict.holds is None
+    assert "norm over all heads" in verdict.sentence
+    assert run.proof.passed
+    assert "not judged" in str(verdict)
 
 
 class Adapted(nn.Module):
@@ -143,7 +147,7 @@ def test_a_model_without_attention():
     from transformers import MambaConfig, MambaForCausalLM
 
     hf = MambaForCausalLM(MambaConfig(hidden_size=24, num_hidden_layers=1, vocab_size=97, state_size=4)).eval()
-    with pytest.raises(UnseenAttention, match="a model must .*, got (no call|none) from MambaForCausalLM. It has no attention to show"):
+    with pytest.raises(UnseenAttention, match=r"a model must .*, got (no call|none) from MambaForCausalLM. It has no attention to show"):
         hw.open_model(hf).run(given(FAMILIES["llama"]))
 
 
@@ -195,9 +199,12 @@ def test_words_are_recognised_whatever_their_shape():
 
 def test_tokens_are_in_order_by_shape():
     z = torch.zeros(2, 3, 5, 4)
-    assert in_order(torch.zeros(2, 5, 12), [z]) and in_order(torch.zeros(10, 12), [z])
-    assert not in_order(torch.zeros(5, 2, 12), [z]) and not in_order(torch.zeros(9, 12), [z])
-    assert in_order(torch.zeros(1, 15, 12), [z, z[:1]]) and not in_order(torch.zeros(3, 5, 12), [z, z[:1]])
+    assert in_order(torch.zeros(2, 5, 12), [z])
+    assert in_order(torch.zeros(10, 12), [z])
+    assert not in_order(torch.zeros(5, 2, 12), [z])
+    assert not in_order(torch.zeros(9, 12), [z])
+    assert in_order(torch.zeros(1, 15, 12), [z, z[:1]])
+    assert not in_order(torch.zeros(3, 5, 12), [z, z[:1]])
 
 
 def test_blocks_of_w_o_belong_to_heads():

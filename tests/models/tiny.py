@@ -4,7 +4,6 @@ Weights are large (std 0.5 and up, no bias or sink left at 0), so that attention
 feature moves the numbers.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +42,7 @@ class Family:
 
 FAMILIES = {
     "bert": Family("BertConfig", "BertModel", COMMON),
-    "gpt2": Family(
-        "GPT2Config", "GPT2LMHeadModel", {"n_embd": 24, "n_head": 6, "n_layer": 3, "vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2}
-    ),
+    "gpt2": Family("GPT2Config", "GPT2LMHeadModel", {"n_embd": 24, "n_head": 6, "n_layer": 3, "vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2}),
     "opt": Family("OPTConfig", "OPTForCausalLM", COMMON | {"ffn_dim": 20, "word_embed_proj_dim": 24}),
     "llama": Family("LlamaConfig", "LlamaForCausalLM", GROUPED),
     "mistral": Family("MistralConfig", "MistralForCausalLM", GROUPED | {"sliding_window": 4}),
@@ -58,7 +55,12 @@ FAMILIES = {
     "qwen3": Family("Qwen3Config", "Qwen3ForCausalLM", GROUPED),
     "phi3": Family("Phi3Config", "Phi3ForCausalLM", GROUPED),
     "gpt_oss": Family("GptOssConfig", "GptOssForCausalLM", GROUPED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 4}, sdpa=False),
-    "t5": Family("T5Config", "T5ForConditionalGeneration", {"d_model": 24, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 6, "vocab_size": VOCABULARY}, decoder=True),
+    "t5": Family(
+        "T5Config",
+        "T5ForConditionalGeneration",
+        {"d_model": 24, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 6, "vocab_size": VOCABULARY},
+        decoder=True,
+    ),
     "bart": Family(
         "BartConfig",
         "BartForConditionalGeneration",
@@ -97,7 +99,7 @@ def given(family: Family, seed: int = 0, padding: str | None = None) -> dict[str
     found = {"input_ids": ids(seed=seed)}
     if padding is not None:
         mask = torch.ones_like(found["input_ids"])
-        mask[1, :4 if padding == "left" else None][slice(None) if padding == "left" else slice(-4, None)] = 0
+        mask[1, slice(0, 4) if padding == "left" else slice(-4, None)] = 0
         found["attention_mask"] = mask
     if family.decoder:
         found["decoder_input_ids"] = ids(length=7, seed=seed + 1)
@@ -106,6 +108,3 @@ def given(family: Family, seed: int = 0, padding: str | None = None) -> dict[str
 
 def build(name: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
     return FAMILIES[name].build(seed, **changes)
-
-
-Builder = Callable[..., PreTrainedModel]
