@@ -55,8 +55,8 @@ def _by_call(title: str, statement: str, spelling: Spelling, problem: Problem, s
         f'    """{statement}"""',
         *tensors,
         f"    output = {spelling.call}",
-        f"    right = {written(right)}",
-        f"    torch.testing.assert_close(output, right, rtol=0, atol={room:.2g}, equal_nan=True)",
+        f"    expected = {written(right)}",
+        f"    torch.testing.assert_close(output, expected, rtol=0, atol={room:.2g}, equal_nan=True)",
     ]
     return "\n".join(lines) + "\n"
 

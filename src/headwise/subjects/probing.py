@@ -1,5 +1,6 @@
 """What a subject means and what it knows, found by asking: small problems on which every meaning gives another answer."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints
@@ -11,6 +12,7 @@ from headwise.proof.answer import PLAINLY, Answer, How
 from headwise.proof.conventions import Conventions
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused, Subject
+from headwise.subjects.watch import said
 
 CLOSE = 1e-3  # meanings differ by far more, rounding in float32 by far less
 
@@ -69,9 +71,11 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).float()
 
 
-def plain(heads: int = 2, groups: int = 2, queries: int = 3, keys: int = 5, width: int = 4, value_width: int = 4, **options: Any) -> Problem:
+def plain(batch: int = 2, heads: int = 2, groups: int = 2, queries: int = 3, keys: int = 5, width: int = 4, value_width: int = 4, **options: Any) -> Problem:
     """A problem to ask with."""
-    return Problem(numbers(2, heads, queries, width), numbers(2, groups, keys, width, seed=1), numbers(2, groups, keys, value_width, seed=2), **options)
+    return Problem(
+        numbers(batch, heads, queries, width), numbers(batch, groups, keys, width, seed=1), numbers(batch, groups, keys, value_width, seed=2), **options
+    )
 
 
 def _some_hidden(*shape: int) -> Tensor:
@@ -86,13 +90,25 @@ def _dead() -> Problem:
     return plain(mask=mask)
 
 
-def _poisoned() -> Problem:
-    mask = torch.ones(1, 1, 1, 5, dtype=torch.bool)
-    mask[..., 4] = False
-    problem = plain(mask=mask)
-    value = problem.value.clone()
-    value[..., 4, :] = torch.nan
-    return problem.having(value=value)
+def leaks(subject: Any) -> bool | None:
+    """Whether NaN or inf in a hidden key or value reaches a query that may not see it, or a gradient; None where nothing can be hidden."""
+    if not subject.honours & {"mask", "causal"}:
+        return None
+    hidden = torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    hidden[..., 4] = False
+    asking = plain(queries=5, mask=hidden) if "mask" in subject.honours else plain(queries=5, causal=True)
+    upstream = torch.ones(2, 2, 5, 4, dtype=subject.dtypes[0], device=subject.device)
+    upstream[:, :, 4] = 0
+    for name, poison in (("key", torch.inf), ("key", torch.nan), ("value", torch.nan)):
+        tensor = getattr(asking, name).clone()
+        tensor[:, :, 4] = poison
+        got = asked(subject, asking.having(**{name: tensor}), How(upstream=upstream) if "gradients" in subject.honours else PLAINLY)
+        if isinstance(got, Exception):
+            return None
+        slopes = [got.gradients[other][:, :, :4] for other in ("query", "key", "value") if other in got.gradients]
+        if not all(bool(x.isfinite().all()) for x in (got.output[:, :, :4], *slopes)):
+            return True
+    return False
 
 
 # What tells the meanings of a word apart, and what a subject must know to be asked. Earlier answers are used by later questions.
@@ -103,7 +119,6 @@ QUESTIONS: dict[str, tuple[frozenset[str], Callable[[], Problem]]] = {
     "corner": (frozenset({"causal"}), lambda: plain(causal=True)),
     "window_counts_own": (frozenset({"window"}), lambda: plain(queries=5, window=2)),
     "dead_row": (frozenset({"mask"}), _dead),
-    "hidden_nonfinite": (frozenset({"mask"}), _poisoned),
 }
 
 
@@ -122,6 +137,12 @@ def settle(subject: Any, speaking: Callable[[Any, Conventions], Any], fields: It
         misses = [miss(candidate, question()) for candidate in candidates]
         subject = candidates[misses.index(min(misses))]
         found.append(Stated(name, getattr(subject.conventions, name), "probed" if min(misses) == 0 else "unclear"))
+    if "hidden_nonfinite" in fields and "hidden_nonfinite" not in declared:
+        leaking = leaks(subject)
+        if leaking is not None:
+            value = "leaks" if leaking else "absent"
+            subject = speaking(subject, replace(subject.conventions, hidden_nonfinite=value))
+            found.append(Stated("hidden_nonfinite", value, "probed"))
     return subject, found
 
 
@@ -144,8 +165,6 @@ def miss(subject: Subject, problem: Problem) -> float:
     right = problem.right(subject.conventions).output
     if not isinstance(got, Answer) or got.output.shape != right.shape:
         return torch.inf
-    if subject.conventions.hidden_nonfinite == "leaks" and not problem.value.isfinite().all():
-        return 0.0 if got.output.isnan().any() else 1.0
     return float((~_close(got.output, right)).double().mean())
 
 
@@ -162,10 +181,12 @@ def _close(got: Tensor, right: Tensor) -> Tensor:
 
 def asked(subject: Subject, problem: Problem, how: How = PLAINLY) -> Answer | Exception:
     """What the subject answers, or how it refuses. Whatever it raises is an answer to a probe."""
-    try:
-        return subject.attend(problem.to(subject.dtypes[0], subject.device), how)
-    except Exception as error:  # noqa: BLE001
-        return error
+    with said(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return subject.attend(problem.to(subject.dtypes[0], subject.device), how)
+        except Exception as error:  # noqa: BLE001
+            return error
 
 
 def abilities(subject: Subject, **always: Any) -> Iterator[tuple[str, str | None]]:
@@ -193,7 +214,8 @@ def abilities(subject: Subject, **always: Any) -> Iterator[tuple[str, str | None
         yield name, _said(got) if isinstance(got, Exception) else None
     yield "weights", _lacks(asked(subject, plain_(), How(weights=True)), "weights")
     yield "lse", _lacks(asked(subject, plain_()), "lse")
-    empty = [asked(subject, plain_(queries=queries, keys=keys)) for queries, keys in ((0, 5), (3, 0))]
+    sizes = ({"queries": 0}, {"keys": 0}, {"heads": 0, "groups": 0}, {"batch": 0})
+    empty = [asked(subject, plain_(**size)) for size in sizes]
     yield "empty", next((_said(got) for got in empty if isinstance(got, Exception)), None)
 
 
