@@ -30,7 +30,7 @@ QUICK = ("bert", "gpt2", "llama", "t5", "whisper")
 
 
 def run(quick: bool, only: str = "", again: bool = False, found: Path = FOUND) -> Report:
-    """Counts by verdict; the page is written when the sweep covers every type.
+    """Counts by verdict; the page is written, with the types that no sweep has come to yet named as such.
 
     Args:
         only: names between commas; the whole list when empty.
@@ -49,8 +49,9 @@ def run(quick: bool, only: str = "", again: bool = False, found: Path = FOUND) -
             _append(found, result)
             print(f"{name}: {result['verdict']}{': ' + result['reason'] if result['reason'] else ''}", flush=True)
     results = read(found)
-    if not only and not quick and set(results) >= set(known()):
-        PAGE.write_text(page(results.values()), encoding="utf-8")
+    if not quick:
+        rest = [_unjudged(name) for name in known() if name not in results]
+        PAGE.write_text(page([*(results[name] for name in results), *rest]), encoding="utf-8")
     counts = Counter(results[name]["verdict"] for name in names)
     return Report("families", machine(), [], {verdict: float(counts[verdict]) for verdict in VERDICTS if counts[verdict]})
 
@@ -111,6 +112,11 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     return {result["type"]: result for result in map(json.loads, lines)}
 
 
+def _unjudged(name: str) -> dict[str, Any]:
+    missing = known()[name].get("missing", "")
+    return {"type": name, "verdict": "not built" if missing else "not judged yet", "reason": missing}
+
+
 def _append(path: Path, result: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
@@ -150,6 +156,7 @@ MEANS = {
     "not attention": "it computes no softmax attention over tokens",
     "wrong": "numbers differ",
     "failed": "headwise stumbles",
+    "not judged yet": "the sweep has not come to it",
     "not built": "no tiny model of it could be made here, so nothing is known",
 }
 

@@ -34,7 +34,7 @@ def judged(name: str) -> dict[str, Any]:
     return found | {"seconds": round(time.perf_counter() - start, 2)}
 
 
-VERDICTS = ("right", "right without writes", "refused", "not attention", "wrong", "failed", "not built")
+VERDICTS = ("right", "right without writes", "refused", "not attention", "wrong", "failed", "not built", "not judged yet")
 
 
 def _opened(hf: Any, given: dict[str, Any], theirs: list[torch.Tensor]) -> dict[str, Any]:

@@ -79,6 +79,29 @@ class Holder(nn.Module):
         return self.inner(x)
 
 
+class PointAttention(nn.Module):
+    """A softmax over three points that scales their values one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.score = nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        share = self.score(x).softmax(-1)
+        return x + sum(share[..., i : i + 1] * x.roll(i, 1) for i in range(3))
+
+
+def test_attention_over_points_alone_is_refused_by_name(x):
+    with pytest.raises(UnseenAttention, match=r"must be seen to multiply values .* got 1 modules of Sequential where that is not seen: 0\. Sampling points"):
+        hw.open_model(drawn(nn.Sequential(PointAttention()))).run({"input": x})
+
+
+def test_attention_over_points_beside_another_is_noted_by_name(x):
+    run = hw.open_model(drawn(nn.Sequential(PointAttention(), Own()))).run({"input": x})
+    assert any(note.startswith("0: not seen") for note in run.notes)
+    assert run.statistics.sizes["layer"] == 1
+
+
 def test_heads_are_counted_by_the_softmax_or_by_the_module_around():
     weights = torch.rand(12, 5, 7)
     assert heads_of((2, 6, 5, 7), [], weights) == 6

@@ -260,12 +260,12 @@ class Survey(Watch):
             )
         if not callers and other:
             raise UnseenAttention(
-                f"attention of a model must multiply values with its weights as a matrix, got {len(other)} modules of {type(self.twin).__name__} "
-                f"that do something else: {listed(other)}. It has no weights of queries over keys to show."
+                f"attention of a model must be seen to multiply values with its weights as a matrix, got {len(other)} modules of {type(self.twin).__name__} "
+                f"where that is not seen: {listed(other)}. Sampling points, lags, and bands cut into chunks cannot be read yet."
             )
         if not callers:
             raise UnseenAttention(f"a model must compute attention with a softmax, got none from {type(self.twin).__name__}. It has no attention to show.")
-        kind = "not seen: its softmax does not multiply values as a matrix, so that it has no weights of queries over keys"
+        kind = "not seen: its softmax is not seen to multiply values as a matrix (sampling points, lags, bands cut into chunks)"
         silent = [name for name, kind in self.ran.items() if ATTENTION.search(kind) and not any(_related(name, heard) for heard in (*callers, *other))]
         notes = ((other, kind), (silent, "attention without a softmax, which has no weights to show"))
         return tuple(f"{listed(names)}: {note}" for names, note in notes if names)
