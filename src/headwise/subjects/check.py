@@ -302,7 +302,7 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
 def _alike(trial: Trial, fall: Fall) -> list[tuple[AnyProblem, How]]:
     """The fall and a few others of the same law and kind, as they were found."""
     others = [one for one in trial.fallen.get(fall.law, ()) if one.kind == fall.kind and one is not fall]
-    return [(one.judged, one.finding.how) for one in [fall, *others[:2]]]
+    return [(one.finding.problem, one.finding.how) for one in [fall, *others[:2]]]
 
 
 def _honest(trial: Trial, fall: Fall) -> list[AnyProblem]:

@@ -37,7 +37,7 @@ def keywords(problem: Problem, how: How) -> dict:
     if problem.mask is not None and problem.bias is not None:
         plane = torch.where(problem.mask, problem.bias, -torch.inf)
     if plane is not None:
-        said["attn_mask"] = plane
+        said["attn_mask"] = plane[None] if plane.dim() == 1 else plane  # [.., T, S] is asked for
     if problem.causal:
         said["is_causal"] = True
     if problem.dropout and how.training:
