@@ -110,7 +110,6 @@ def _tell(report: "Report") -> None:
 ENTRY = Command(
     check,
     examples={
-        "headwise check headwise:attend": "our own, as any other",
-        "headwise check torch_sdpa --level quick": "a peer by name",
+        "headwise check headwise:attend --level quick": "our own, as any other",
     },
 )
