@@ -18,7 +18,7 @@ from headwise.axes import Tensor
 from headwise.proof.answer import PLAINLY, Answer, How
 from headwise.proof.conventions import OURS, Conventions
 from headwise.proof.problem import Problem
-from headwise.proof.subject import ABILITIES, DTYPES, OPTIONS
+from headwise.proof.subject import ABILITIES, CLAIMS, DTYPES, OPTIONS
 
 At = SimpleNamespace  # what has been made so far, by name; `problem` and `how` from the start
 
@@ -90,7 +90,7 @@ class CallWay:
 
     instead: Mapping[str, Callable[[At], Any]] = field(default_factory=dict)
     name: str = "steps"
-    honours: frozenset[str] = frozenset({*OPTIONS, *ABILITIES}) - {"lse"}
+    honours: frozenset[str] = frozenset({*OPTIONS, *ABILITIES, *CLAIMS}) - {"lse"}
     conventions: Conventions = OURS
     paths: tuple[str, ...] = ()
     dtypes: tuple[torch.dtype, ...] = DTYPES

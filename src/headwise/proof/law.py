@@ -24,6 +24,7 @@ class Law:
         when: where it says something, in words.
         needs: what a subject must honour for the law to say anything.
         levels: of subjects that it can judge.
+        asks_again: it asks the same more than once, and wants to be answered anew each time.
     """
 
     code: str
@@ -34,3 +35,4 @@ class Law:
     problems: Callable[[Any, Level], Iterable[Any]]
     needs: frozenset[str] = frozenset()
     levels: tuple[Literal["call", "layer"], ...] = ("call",)
+    asks_again: bool = False

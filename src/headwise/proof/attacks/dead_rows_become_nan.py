@@ -13,12 +13,21 @@ def mix_when_shown(at: At):
     return plain_mix(at) if at.how.weights else z(at)
 
 
+def by_bool(at: At):
+    return weights(at) if at.call.mask is None else plain_softmax(at)
+
+
+def mix_by_bool(at: At):
+    return z(at) if at.call.mask is None else plain_mix(at)
+
+
 ENTRY = Lie(
     code="M01",
     lie="A softmax needs no guard: every row sees something.",
     told={
         "always": {"weights": plain_softmax, "z": plain_mix},
         "when weights are asked for": {"weights": when_shown, "z": mix_when_shown},
+        "by a bool mask": {"weights": by_bool, "z": mix_by_bool},
     },
     caught_by=("dead_rows_are_as_declared",),
     blind_when="every row sees a key, or a sink",

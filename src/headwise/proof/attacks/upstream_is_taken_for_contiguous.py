@@ -24,7 +24,7 @@ def misread(at: At):
 ENTRY = Lie(
     code="M69",
     lie="Gradients are contiguous.",
-    told={"upstream": {"output": misread}},
+    told={"upstream": {"output": misread}, "without weights": {"output": lambda at: output(at) if at.how.weights else misread(at)}},
     caught_by=("gradients_are_slopes", "layout_does_not_matter"),
     blind_when="the upstream gradient is contiguous",
     seen_in=("Dao-AILab/flash-attention#355", "pytorch/pytorch#158212"),

@@ -5,10 +5,10 @@ import torch
 from headwise.proof.answer import How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import alive, ask, differ, room, rows
+from headwise.proof.judging import alive, ask, differ, normal, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layer, layers, lengths, odd_ones, problem, settings
+from headwise.proof.pool import layer, layers, lengths, odd_ones, problem, settings, witnesses
 from headwise.proof.variants import as_mask
 
 
@@ -16,6 +16,10 @@ def judge(subject, problem) -> Finding | None:
     plain, allow = ask(subject, problem).output, 2 * room(subject, problem).output
     for said, how in _hows(subject, problem).items():
         found = differ(problem, ask(subject, problem, how).output, plain, allow, f"{said}, the output is another.", how)
+        if found is not None:
+            return found
+    if problem.causal and {"weights", "gradients"} <= subject.honours:
+        found = _gradients(subject, problem)
         if found is not None:
             return found
     if isinstance(problem, LayerProblem) or "mask" not in subject.honours:
@@ -26,6 +30,21 @@ def judge(subject, problem) -> Finding | None:
     why = "Written out as a mask, causality and window give another output than as options."
     live = rows(alive(subject, problem), problem)
     return differ(spelled, ask(subject, spelled).output, plain, allow, why, where=live)
+
+
+def _gradients(subject, problem) -> Finding | None:
+    """Gradients with weights asked for and without; upstream as a merge of heads hands it back."""
+    shape = problem.x.shape if isinstance(problem, LayerProblem) else (*problem.shape[:3], problem.value.shape[3])
+    upstream = normal(*shape, seed=115).to(next(iter(problem.floats().values()))).transpose(1, 2).contiguous().transpose(1, 2)
+    upstream = upstream * rows(alive(subject, problem), problem)
+    one, other = (ask(subject, problem, How(upstream=upstream, weights=weights)).gradients for weights in (False, True))
+    for name, slope in one.items():
+        allow = 1e3 * torch.finfo(slope.dtype).eps * (1 + float(slope.double().abs().max()))
+        how = How(upstream=upstream, weights=True)
+        found = differ(problem, other[name], slope, allow, f"With weights asked for, the gradient of {name} is another.", how)
+        if found is not None:
+            return found
+    return None
 
 
 def _hows(subject, problem) -> dict[str, How]:
@@ -43,9 +62,9 @@ def _hows(subject, problem) -> dict[str, How]:
 
 @pooled
 def problems(level: Level):
-    yield from settings(level)
+    yield from (settings("full") if level == "full" else witnesses().values())
     yield problem(1, 2, 2, 3, 3, mask=lengths(3, 0), seed=82)
-    yield problem(2, 2, 2, 3, 3, mask=lengths(3, 0, 3), seed=83)
+    yield problem(2, 2, 2, 3, 3, mask=lengths(3, 0, 2), seed=83)
     yield problem(2, 2, 2, 3, 3, causal=True, mask=torch.ones(3, 3, dtype=torch.bool).triu(1), seed=84)
     yield problem(1, 1, 1, 9, 9, causal=True, window=3, seed=85)
     yield problem(queries=4, keys=4, causal=True, dropout=0.1, seed=86)

@@ -71,6 +71,12 @@ def _capped() -> Golden:
     return Golden(q, k, v, scale=1.0, softcap=2.0, should=numbers([[[1 / (1 + exp(-2 * tanh(0.5)))]]]))
 
 
+def _biased() -> Golden:
+    """Scores 0 and 0, a bias of 0 and log 3: weights 1/4 and 3/4, of values 0 and 4."""
+    q, k, v = (numbers(x).reshape(1, 1, -1, 1) for x in ([0.0], [1.0, 2.0], [0.0, 4.0]))
+    return Golden(q, k, v, bias=numbers(0.0, log(3)), should=numbers([[[3.0]]]))
+
+
 def maps(w_q, w_k, w_v, w_o, **biases) -> Learned:
     """One head; maps as rows of numbers."""
     q, k, v = (numbers(*w)[:, None] for w in (w_q, w_k, w_v))
@@ -87,6 +93,12 @@ def _query_is_not_key() -> GoldenLayer:
     """q = (1, 0), k = (0, log 3), v = (0, 4): rows give 3 and 2, written by (1, 2)."""
     learned = maps([[1], [0]], [[0], [log(3)]], [[0], [4]], [[1, 2]])
     return GoldenLayer(torch.eye(2).double()[None], learned, should=numbers([[3.0, 6], [2, 4]]))
+
+
+def _two_patterns() -> GoldenLayer:
+    """Head 0 asks with its first token and gives 3 and 2; head 1 asks nothing and gives 2."""
+    w_q, w_k, w_v = (numbers(*rows)[:, :, None] for rows in ([[1.0, 0], [0, 0]], [[0.0, 0], [log(3)] * 2], [[0.0, 0], [4, 4]]))
+    return GoldenLayer(torch.eye(2).double()[None], Learned(w_q, w_k, w_v, torch.eye(2).double()[:, None]), should=numbers([[3.0, 2], [2, 2]]))
 
 
 def _elsewhere() -> GoldenLayer:
@@ -134,8 +146,8 @@ def _bucketed() -> GoldenLayer:
 
 @pooled
 def problems(level: Level):
-    yield from (_weighed(), _four_wide(), _two_key_heads(), _capped())
-    yield from (_each_map_its_own_way(), _query_is_not_key(), _elsewhere(), _four_heads_of_two(), _bucketed())
+    yield from (_weighed(), _four_wide(), _two_key_heads(), _capped(), _biased())
+    yield from (_each_map_its_own_way(), _query_is_not_key(), _two_patterns(), _elsewhere(), _four_heads_of_two(), _bucketed())
     # Feature 2 turns with feature 0 or with feature 3: by 1 radian against feature 0, or not at all.
     yield from (_turned("halves", -sin(1)), _turned("neighbours", 0.0))
     # The authors' code for 4 and 3 heads.

@@ -1,5 +1,7 @@
 """I02: what a query takes from its keys is 1 in all, whatever was asked, and never less than nothing."""
 
+import torch
+
 from headwise.proof.answer import How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
@@ -13,15 +15,17 @@ from headwise.proof.rounding import lose, roundoff
 def judge(subject, problem) -> Finding | None:
     sink = problem.learned.sink if isinstance(problem, LayerProblem) else problem.sink
     live = alive(subject, problem)
+    of_dead = {"zero": 0.0, "nan": torch.nan, "mean": 1.0}[subject.conventions.dead_row]
     for how in _hows(subject, problem):
         weights = ask(subject, problem, how).weights.double()
         live = live.all(1) if weights.dim() == 3 and live.dim() == 3 else live
+        counts = live if weights.dim() == 3 or sink is not None else torch.ones_like(live)
         if bool((weights < 0)[live].any()):
             return wrong(problem, "A weight is below 0.", how)
         total = weights.sum(-1)
-        right = total.clamp(max=1) if sink is not None else total.new_ones(total.shape)
+        right = total.clamp(max=1) if sink is not None else torch.where(live, 1.0, of_dead).to(total)
         allow = 2 * room(subject, problem).weights.sum(-1).amax() + lose(weights.shape[-1] + 1) * roundoff(subject.dtypes[0])
-        found = differ(problem, total, right, allow, "The weights of a row do not sum to 1.", how, live)
+        found = differ(problem, total, right, allow, "The weights of a row do not sum to 1.", how, counts)
         if found is not None:
             return found
     return None
@@ -41,9 +45,9 @@ def problems(level: Level):
 
 ENTRY = Law(
     code="I02",
-    statement="The weights of a row sum to 1 and none is negative; with a sink they sum to no more than 1.",
+    statement="The weights of a row sum to 1 and none is negative; with a sink to no more than 1, and where no key is seen as declared.",
     formula="Σ_j w_ij = 1    w_ij ≥ 0",
-    when="the row sees a key, and weights are given back; in training too, unless they are declared to be those that dropout left",
+    when="weights are given back; in training too, unless they are declared to be those that dropout left",
     judge=judge,
     problems=problems,
     needs=frozenset({"weights"}),

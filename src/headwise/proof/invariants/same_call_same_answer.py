@@ -31,7 +31,7 @@ def moved(problem):
     """Another problem with tensors of the same shapes, for whoever remembers too little of the last one."""
     if not isinstance(problem, LayerProblem):
         return problem.having(query=problem.query.flip(0, 2), query_offset=1) if problem.causal and problem.query_offset is None else None
-    return problem.having(chunks=(1, problem.shape[2] - 1), x=problem.x.flip(1)) if problem.chunks else None
+    return problem.having(chunks=(problem.shape[2] - 1, 1), x=problem.x.flip(1)) if problem.chunks and problem.shape[2] > 1 else None
 
 
 def _same(problem, got: Answer, right: Answer, why: str) -> Finding | None:
@@ -40,6 +40,7 @@ def _same(problem, got: Answer, right: Answer, why: str) -> Finding | None:
 
 @pooled
 def problems(level: Level):
+    yield layers()["rotary in chunks"]  # first, as long as nothing is remembered yet
     yield from (*witnesses().values(), sizes()["square"], odd_ones()["long"])
     yield from layers().values()
 
@@ -52,4 +53,5 @@ ENTRY = Law(
     judge=judge,
     problems=problems,
     levels=("call", "layer"),
+    asks_again=True,
 )

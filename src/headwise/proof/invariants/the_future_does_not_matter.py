@@ -21,7 +21,7 @@ def judge(subject, problem) -> Finding | None:
     keys = range(problem.shape[3])
     for how in _hows(subject, problem):
         before, allow = ask(subject, problem, how), room(subject, problem)
-        for j in keys[:: max(len(keys) // 4, 1)]:
+        for j in keys[how.weights :: max(len(keys) // (3 if how is PLAINLY else 2), 1)]:
             changed, still = disturbed(problem, j)
             after = ask(subject, changed, how).output
             early = ((p < j) & still)[:, None].expand(problem.shape[:3])
@@ -37,7 +37,7 @@ def judge(subject, problem) -> Finding | None:
 
 
 def _hows(subject, problem) -> list[How]:
-    return [PLAINLY, *([WEIGHTS] if "weights" in subject.honours else []), *([How(grad=True)] if "gradients" in subject.honours else [])]
+    return [PLAINLY, *([WEIGHTS] if "weights" in subject.honours else [])]
 
 
 @pooled
@@ -45,8 +45,8 @@ def problems(level: Level):
     yield from (witnesses()["causal"], witnesses()["negative scale"], sizes()["square"], sizes()["more queries than keys"], odd_ones()["scale 0"])
     yield from (problem(queries=3, keys=3, causal=True, seed=47), problem(queries=4, keys=4, causal=True, dropout=0.1, seed=48))
     if level == "full":
-        yield from odd_ones().values()
-    yield from layers().values()
+        yield from (*odd_ones().values(), *layers().values())
+    yield from (layers()[name] for name in ("causal", "everything", "in chunks", "rotary in chunks"))
 
 
 ENTRY = Law(
