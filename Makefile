@@ -1,5 +1,6 @@
 # make run    set up, then show real heads of the demo models
 # make test   set up, then lint and run every test
+# make sanitize  the native kernel with every address and operation checked, under its tests
 # make check  lint only     make docs  write the generated pages and pictures anew     make clean  remove what make made
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ PYTEST ?= -q
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run test check docs families clean
+.PHONY: setup run test sanitize check docs families clean
 .DELETE_ON_ERROR:
 
 setup: .venv/stamps/package .venv/stamps/models
@@ -26,6 +27,15 @@ test: export HEADWISE_REQUIRE_NATIVE ?= 1
 test: check
 	@echo "-- running every test"
 	.venv/bin/python -m pytest $(PYTEST)
+
+SANITIZERS = $(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libubsan.so) $(shell $(CXX) -print-file-name=libstdc++.so)
+
+sanitize: setup
+	@echo "-- building the native kernel with AddressSanitizer and UBSan: some minutes"
+	.venv/bin/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python -DHEADWISE_SANITIZE=ON -DHEADWISE_WIDE=ON
+	.venv/bin/cmake --build build/sanitize
+	HEADWISE_NATIVE=$$(ls $(CURDIR)/build/sanitize/_native*.so) LD_PRELOAD="$(SANITIZERS)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		.venv/bin/python -m pytest $(PYTEST) -p tests.sanitized tests/attention/test_native.py tests/attention/test_native_fuzz.py tests/attention/test_tiles.py
 
 check: setup
 	@echo "-- lint: ruff, import-linter, pyright"

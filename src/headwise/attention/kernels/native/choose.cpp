@@ -13,6 +13,9 @@ namespace avx2 { extern const Table table; }
 namespace neon { extern const Table table; }
 #endif
 namespace baseline { extern const Table table; }
+#if defined(HEADWISE_WIDE)
+namespace wide { extern const Table table; }
+#endif
 
 #if defined(__x86_64__)
 namespace {
@@ -56,6 +59,9 @@ const std::vector<const Table*>& tables() {
     list.push_back(&neon::table);
 #endif
     list.push_back(&baseline::table);
+#if defined(HEADWISE_WIDE)
+    list.push_back(&wide::table);
+#endif
     return list;
   }();
   return found;

@@ -45,8 +45,10 @@ template <class Real> HEADWISE_INLINE Ints<Real> all_int(int64_t x) { return (ty
 
 // The same numbers, of which the compiler knows nothing: it turns comparisons with constants into slower forms.
 template <class V> HEADWISE_INLINE V opaque(V x) {
-#if defined(__x86_64__)
-  __asm__("" : "+x"(x));
+#if defined(__AVX512F__)
+  __asm__("" : "+v"(x));
+#elif defined(__AVX__)
+  if constexpr (sizeof(V) <= 32) __asm__("" : "+x"(x));
 #endif
   return x;
 }
