@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwise.models.saving import load_run as load_run
     from headwise.proof.certificate import certify as certify
     from headwise.proof.five_moves import five_moves as five_moves
+    from headwise.proof.kill_matrix import attack as attack
     from headwise.subjects.cases import Case as Case
     from headwise.subjects.cases import cases as cases
     from headwise.subjects.check import check as check
@@ -32,6 +33,7 @@ _HOMES = {
     "MultiHeadAttention": "headwise.attention.module",
     "RelativeBuckets": "headwise.attention.position",
     "Rotary": "headwise.attention.position",
+    "attack": "headwise.proof.kill_matrix",
     "attend": "headwise.attention.attend",
     "cases": "headwise.subjects.cases",
     "certify": "headwise.proof.certificate",
@@ -51,6 +53,7 @@ __all__ = [
     "MultiHeadAttention",
     "RelativeBuckets",
     "Rotary",
+    "attack",
     "attend",
     "cases",
     "certify",

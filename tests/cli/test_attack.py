@@ -35,7 +35,7 @@ def test_with_one_head_there_is_nothing_to_tie(capsys):
 
 
 def test_patterns_are_those_of_the_example(capsys):
-    _, out, _ = attack(capsys)
+    _, out, _ = attack(capsys, "tie_heads")
     for told in (None, "tie_heads"):
         for row in five_moves(2, attack=told).matrices["weights"][1]:
             assert "  ".join(f"{weight:.2f}" for weight in row) in out
@@ -63,14 +63,28 @@ def test_an_attack_that_nothing_catches_is_exit_code_1(capsys, monkeypatch):
     honest = module.invariants
     monkeypatch.setattr(module, "invariants", lambda: {name: entry for name, entry in honest().items() if entry.code != "M5"})
     monkeypatch.setattr(module, "witness", lambda walked: {})
-    assert attack(capsys)[0] == 1
+    assert attack(capsys, "tie_heads")[0] == 1
+
+
+def test_one_lie_and_what_each_invariant_saw(capsys):
+    code, out, _ = attack(capsys, "nan_is_swept_away")
+    assert code == 0
+    assert "N10 nan_stays_in_its_row" in " ".join(out.split())
+    assert "1 of 1 caught by all whom they name." in out
+
+
+def test_json_of_one_lie(capsys):
+    found = json.loads(attack(capsys, "nan_is_swept_away", "--json")[1])
+    assert found["complete"] is True
+    assert list(found["rows"][0]["caught"]) == ["nan_stays_in_its_row"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--heads", "3"], "heads must be 1, 2 or 4, which divide the 4 features of the example, got 3. Choose one of them."),
-        (["tie_head"], "attack must be one of ["),
+        (["tie_head"], "attack must be one of "),
+        (["nan_is_swept_away", "--heads", "2"], "heads must be left out for 'nan_is_swept_away', got 2. Only attacks on the example have heads: "),
     ],
 )
 def test_what_does_not_exist_is_refused(capsys, words, said):

@@ -1,4 +1,4 @@
-"""`headwise attack`: the five moves, before and after a lie is told on the way."""
+"""`headwise attack`: lies told about attention, and who catches them."""
 
 from typing import Annotated
 
@@ -6,19 +6,32 @@ import typer
 from rich.text import Text
 
 from headwise.cli.command import Command, Json
-from headwise.cli.output import print_json, show
+from headwise.cli.output import print_json, show, waiting
 from headwise.errors import ArgumentError
 
 
 def attack(
-    name: Annotated[str, typer.Argument(metavar="ATTACK", help="Its name; an unknown one lists all.")] = "tie_heads",
-    heads: Annotated[int, typer.Option(help="How many heads: 1, 2 or 4.")] = 2,
+    name: Annotated[str | None, typer.Argument(metavar="ATTACK", help="One attack by name; an unknown one lists all.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Heads of the 3 × 4 example: 1, 2 or 4; only the example is shown then. Default: `2`.")] = None,
     json: Json = False,
 ) -> int:
-    """Attack the 3 × 4 example of multi-head attention, and see which of the five moves falls.
+    """Attack multi-head attention, and see which invariant catches the lie.
 
-    What holds and what falls is proved by ball arithmetic, in which no rounding can hide. Exit code 1 when the attack changes the output and nothing falls.
+    Without a name: every head of the 3 × 4 example made to read head 0's slice, and which of the five moves falls, proved by ball arithmetic; then the kill
+    matrix, every attack against every invariant on headwise's own attention (about a minute). Exit code 1 when a lie is not caught, or the truth is accused.
     """
+    from headwise.proof.five_moves import attacks
+
+    if name in attacks() or (name is None and heads is not None):
+        return _moves(name or "tie_heads", 2 if heads is None else heads, json)
+    if heads is not None:
+        raise ArgumentError(f"heads must be left out for {name!r}, got {heads}. Only attacks on the example have heads: {', '.join(attacks())}.")
+    code = 0 if json or name is not None else _moves("tie_heads", 2, json)
+    return max(code, _matrix(name, json))
+
+
+def _moves(name: str, heads: int, json: bool) -> int:
+    """The five moves, before and after."""
     from headwise.proof.five_moves import HEADS, attacks, five_moves
     from headwise.show.moves import moves_lines
 
@@ -37,11 +50,29 @@ def attack(
     return 0 if harmless or not after.holds else 1
 
 
+def _matrix(name: str | None, json: bool) -> int:
+    """Every attack against every invariant, or one."""
+    from headwise.proof.kill_matrix import attack as against_all
+    from headwise.proof.kill_matrix import everything
+    from headwise.show.kills import matrix_lines, row_lines
+
+    with waiting("every attack against every invariant" if name is None else f"{name} against every invariant"):
+        matrix = everything() if name is None else against_all([name])
+    if json:
+        print_json(matrix.as_dict())
+    elif name is None:
+        show(Text(), *matrix_lines(matrix))
+    else:
+        show(*row_lines(matrix))
+    return 0 if matrix.complete else 1
+
+
 ENTRY = Command(
     attack,
     examples={
-        "headwise attack": "every head made to read head 0's slice: M5 falls, the others hold",
-        "headwise attack tie_heads --heads 4": "the same with four heads",
+        "headwise attack": "every head made to read head 0's slice: M5 falls; then every attack against every invariant",
+        "headwise attack tie_heads --heads 4": "the five moves of the example with four heads, before and after",
         "headwise attack --heads 1 --json": "with one head there is nothing to tie",
+        "headwise attack cap_comes_after_the_mask": "who catches one lie, and what each saw first",
     },
 )
