@@ -44,7 +44,7 @@ def check(
         sys.path.insert(0, "")  # the subject may be a module of the folder one stands in
     report = run(
         subject,
-        level=level,
+        level=level,  # pyright: ignore[reportArgumentType]
         conventions=_pairs("convention", convention),
         dtype=_dtype(dtype),
         device=device,

@@ -164,7 +164,10 @@ def distant(subject: Any, timeout: float | None, near: Mapping[str, Any]) -> Ite
         return
     process = Process(subject, near, timeout)
     try:
-        process.start()
+        try:
+            process.start()
+        except Misbehaved as odd:
+            raise ArgumentError(f"subject must answer the first small problems, got one of {subject!r} that {odd.manner}. {odd}") from None
         yield tuple(Found(Remote(card, n, process), stated, lacks) for n, (card, stated, lacks) in enumerate(process.cards))
     finally:
         process.end()
