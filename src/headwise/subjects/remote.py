@@ -29,7 +29,7 @@ from headwise.subjects.function import Found
 from headwise.subjects.watch import Misbehaved, Watched
 
 STARTING = 120.0  # seconds for the imports of the process and for the probes
-PATIENCE_WITH_HANGING = 3  # calls of one kind that may hang before the kind is left alone
+PATIENCE_WITH_HANGING = 3  # calls of one kind that may hang or die before the kind is left alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ class Remote:
         """
         options = frozenset(problem.options)
         if any(kind <= options and times >= PATIENCE_WITH_HANGING for kind, times in self.hung.items()):
-            raise Refused("calls of this kind hang.")
+            raise Refused("calls of this kind hang or die.")
         try:
             kind, result, noted = self.process.ask(("attend", self.index, problem, how))
         except Misbehaved as odd:
-            if odd.manner == "hangs":
+            if odd.manner in ("hangs", "dies"):
                 self.hung[options] = self.hung.get(options, 0) + 1
             raise Misbehaved(odd.manner, str(odd), how) from None
         self.noted |= {manner: finding for manner, finding in noted.items() if manner not in self.noted}
