@@ -37,11 +37,20 @@ def main(
 
 def _show(report: Report) -> None:
     table = Table(title=f"{report.name} on {report.machine['cpu']}, {report.machine['cores']} cores, torch {report.machine['torch']}")
-    for column in ("case", "peer", "ours", "theirs", "ratio", "spread", "goal"):
+    for column in ("case", "peer", "ours", "theirs", "ratio", "spread", "ratio of processor time", "goal"):
         table.add_column(column, justify="left" if column in ("case", "peer") else "right")
     for pair in report.pairs:
         goal = "" if pair.goal is None else f"{pair.goal:.2f} {'reached' if pair.reached else 'missed'}"
-        table.add_row(pair.case, pair.peer, f"{pair.ours_s:.3f} s", f"{pair.peer_s:.3f} s", f"{pair.ratio:.2f}", f"{pair.lowest:.2f}-{pair.highest:.2f}", goal)
+        table.add_row(
+            pair.case,
+            pair.peer,
+            f"{pair.ours_s:.3f} s",
+            f"{pair.peer_s:.3f} s",
+            f"{pair.ratio:.2f}",
+            f"{pair.lowest:.2f}-{pair.highest:.2f}",
+            f"{pair.busy_ratio:.2f}",
+            goal,
+        )
     CONSOLE.print(table)
     for name, number in report.numbers.items():
         CONSOLE.print(f"  {name}: {number:,.4g}")

@@ -15,7 +15,10 @@ import torch
 
 @dataclass(frozen=True)
 class Pair:
-    """Ours against a peer on one case. Seconds are the medians; `ratio` is the median of the paired ratios."""
+    """Ours against a peer on one case. Seconds are the medians; `ratio` is the median of the paired ratios.
+
+    `busy_ratio` is the same of processor time, which others who use the machine do not lengthen.
+    """
 
     case: str
     peer: str
@@ -27,6 +30,7 @@ class Pair:
     rounds: int
     goal: float | None = None
     note: str = ""
+    busy_ratio: float = float("nan")
 
     @property
     def reached(self) -> bool | None:
@@ -55,13 +59,13 @@ def paired(case: str, ours: Callable[[], object], peer: Callable[[], object], *,
     for index in range(rounds):
         gc.collect()
         turn = [(ours, mine), (peer, theirs)]
-        for call, seconds in turn if index % 2 else reversed(turn):
-            start = time.perf_counter()
+        for call, taken in turn if index % 2 else reversed(turn):
+            start, busy = time.perf_counter(), time.process_time()
             call()
-            seconds.append(time.perf_counter() - start)
-    ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
-    middle = statistics.median(ratios)
-    return Pair(case, peer_name, statistics.median(mine), statistics.median(theirs), middle, min(ratios), max(ratios), rounds, goal)
+            taken.append((time.perf_counter() - start, time.process_time() - busy))
+    ratios, busy = ([a[which] / b[which] for a, b in zip(mine, theirs, strict=True)] for which in (0, 1))
+    seconds = [statistics.median(taken[0] for taken in each) for each in (mine, theirs)]
+    return Pair(case, peer_name, *seconds, statistics.median(ratios), min(ratios), max(ratios), rounds, goal, busy_ratio=statistics.median(busy))
 
 
 def machine() -> dict[str, Any]:
