@@ -60,7 +60,8 @@ def _against_eager(model: "hw.Model", length: int, goal: float) -> Pair:
         model.hf(**ids, output_attentions=True)
         model.hf.set_attn_implementation("sdpa")
 
-    return paired(f"run, all statistics, T = {length}", lambda: model.run(ids), eager, peer_name="eager + output_attentions", rounds=3 if length < 4096 else 1, goal=goal)
+    rounds = 3 if length < 4096 else 1
+    return paired(f"run, all statistics, T = {length}", lambda: model.run(ids), eager, peer_name="eager + output_attentions", rounds=rounds, goal=goal)
 
 
 ENTRY = run

@@ -79,8 +79,8 @@ def gradients(
         d_q.to(query.dtype),
         d_k.to(key.dtype),
         d_v.to(value.dtype),
-        None if d_bias is None else d_bias.to(call.bias.dtype),  # pyright: ignore[reportOptionalMemberAccess]
-        None if d_sink is None else d_sink.to(call.sink.dtype),  # pyright: ignore[reportOptionalMemberAccess]
+        None if d_bias is None else d_bias.to(call.bias.dtype),  # pyright: ignore[reportAttributeAccessIssue]
+        None if d_sink is None else d_sink.to(call.sink.dtype),
     )
 
 

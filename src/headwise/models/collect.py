@@ -42,7 +42,7 @@ class Collector:
         if "first" in statistics and call.padding is not None:
             statistics["first"] = _on_first_token(statistics["first"], call)
         padding = None if call.padding is None else call.padding.cpu()
-        shape = (*call.query.shape[:2], call.key.shape[1], call.query.shape[2], call.key.shape[2])
+        shape = (call.query.shape[0], call.query.shape[1], call.key.shape[1], call.query.shape[2], call.key.shape[2])
         self.numbers[heard.index] = Numbers(shape, statistics, call.lse, padding, heard.asked.notes)
         self.store.offer(heard.index, call)
 

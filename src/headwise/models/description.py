@@ -106,7 +106,7 @@ class Description(Rule):
             use_vmap=self.use_vmap,
             device=self.device,
         )
-        return seen[:1] if seen.stride(0) == 0 else seen  # the same for every batch row, as most rules are
+        return seen[:1] if seen.stride(0) == 0 else seen  # the same for every batch row, as most rules are  # pyright: ignore[reportReturnType]
 
     def _padding(self, mask: Tensor | None) -> Bool[Tensor, "B S"] | None:
         if mask is None:

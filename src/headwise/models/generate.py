@@ -37,7 +37,7 @@ def generated(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> dict[st
     Rows that end earlier than others are padding after their end.
     """
     from transformers import GenerationConfig
-    from transformers.generation import GenerationMixin
+    from transformers.generation.utils import GenerationMixin
 
     own = hf.generation_config
     pad = next((x for x in (own.pad_token_id, _first(own.eos_token_id)) if x is not None), 0)
@@ -59,7 +59,7 @@ def generated(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> dict[st
     other.generation_config = config  # no forced or suppressed tokens: the likeliest token, always
     inputs = {name: x for name, x in given.items() if name not in OWN and not (is_encoder_decoder(hf) and name.startswith("decoder_"))}
     with torch.inference_mode(False), torch.no_grad():
-        ids = explained(hf, lambda: GenerationMixin.generate(other, **inputs, generation_config=config))
+        ids = explained(hf, lambda: GenerationMixin.generate(other, **inputs, generation_config=config))  # pyright: ignore[reportAttributeAccessIssue]
     if is_encoder_decoder(hf):
         return {**inputs, "decoder_input_ids": ids, **_mask("decoder_attention_mask", _real(ids, 1, own.eos_token_id))}
     start = 0 if prompt is None else prompt.shape[1]

@@ -145,7 +145,7 @@ class Run:
         from headwise.models.proof import prove
 
         with self._lock:
-            return prove(self._session, self._facts, self.outputs)
+            return prove(self._session, self._facts, self.outputs)  # pyright: ignore[reportArgumentType]
 
     def save(self, path: str | Path) -> None:
         """Write the run to a new directory: safetensors and JSON; `load_run` reads it without the model.

@@ -127,7 +127,7 @@ def _put(whole: Tensor, block: Block, part: Tensor) -> None:
 
 
 def _room(statistic: Statistic, lse: Rows, call: Call) -> Tensor:
-    extra = (labels(call.segments),) if statistic.needs_segments else ()
+    extra = (labels(call.segments),) if statistic.needs_segments else ()  # pyright: ignore[reportArgumentType]
     return torch.zeros(*lse.shape, *extra, dtype=statistic.dtype or lse.dtype, device=lse.device)
 
 

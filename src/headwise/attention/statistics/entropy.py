@@ -29,7 +29,7 @@ class Entropy(Running):
 
     def finish(self, end):
         norm = end.norm.clamp(min=torch.finfo(end.norm.dtype).tiny)  # where the sink takes all, 0 · log 0 is 0
-        return 0 - (self.total * norm.log() + self.sum) * end.norm
+        return 0 - (self.total * norm.log() + self.sum) * end.norm  # pyright: ignore[reportOperatorIssue]
 
 
 ENTRY = Statistic(

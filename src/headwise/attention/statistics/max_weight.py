@@ -11,7 +11,7 @@ def of_weights(weights: Weights, scene: Scene) -> Rows:
 class MaxWeight(Running):
     """The running maximum itself."""
 
-    started = True
+    started = True  # pyright: ignore[reportAssignmentType]
 
     def finish(self, end):
         return end.norm.clone()

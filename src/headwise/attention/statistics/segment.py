@@ -7,7 +7,7 @@ from headwise.axes import Float, Tensor, Weights
 
 
 def of_weights(weights: Weights, scene: Scene) -> Float[Tensor, "B H T labels"]:
-    member = scene.segments[..., None] == torch.arange(labels(scene.segments), device=weights.device)
+    member = scene.segments[..., None] == torch.arange(labels(scene.segments), device=weights.device)  # pyright: ignore[reportArgumentType]
     return torch.einsum("bhts,bsl->bhtl", weights, member.to(weights.dtype))
 
 
@@ -15,7 +15,7 @@ class Segment(Running):
     """Mass times membership: one small matrix product a tile."""
 
     def contribution(self, tile):
-        return tile.mass @ tile.segments
+        return tile.mass @ tile.segments  # pyright: ignore[reportOperatorIssue]
 
 
 ENTRY = Statistic(

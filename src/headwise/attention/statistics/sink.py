@@ -15,7 +15,7 @@ def of_weights(weights: Weights, scene: Scene) -> Rows:
 class Sink(Running):
     """Known once the row's sum is."""
 
-    started = True
+    started = True  # pyright: ignore[reportAssignmentType]
 
     def finish(self, end):
         if end.sink is not None:

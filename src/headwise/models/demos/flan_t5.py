@@ -37,8 +37,8 @@ def convert(source: Path, folder: Path) -> None:
         num_decoder_layers=8,
         num_heads=6,
         feed_forward_proj="gated-gelu",
-        tie_word_embeddings=False,
-        decoder_start_token_id=0,
+        tie_word_embeddings=False,  # pyright: ignore[reportCallIssue]
+        decoder_start_token_id=0,  # pyright: ignore[reportCallIssue]
         pad_token_id=0,
         eos_token_id=1,
     ).save_pretrained(folder)
