@@ -6,7 +6,7 @@
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
 EXTRAS ?= demo,plot,dev
-PYTEST ?= -q
+PYTEST ?= -q -n auto --dist loadfile
 
 export HF_HUB_OFFLINE := 1
 

@@ -121,29 +121,30 @@ template <class Real, class In> void finish(const Problem& p, const Row<Real>& r
   double sink = p.sink.data ? ((const double*)p.sink.data)[row.head * p.sink.stride[0]] * log2e : -infinity;
   double top = sink > row.highest ? sink : row.highest;
   bool lost = row.mass != row.mass || sink != sink, seen = row.highest > -infinity || row.mass != row.mass;
-  double lse, norm, nothing = seen ? 0 : nan;
+  double lse, norm, total = 1, nothing = seen ? 0 : nan;
   if (lost) {
     lse = row.highest == infinity && !row.spoilt && sink == sink ? infinity : nan;
     norm = nan;
   } else if (top == -infinity) {
     lse = -infinity, norm = 0;
   } else {
-    double total = row.mass * __builtin_exp2(row.highest - top) + __builtin_exp2(sink - top);
+    // Not by way of lse: beside scores as large as floats go, lse has no digits left for log2(total).
+    total = row.mass * __builtin_exp2(row.highest - top) + __builtin_exp2(sink - top);
     lse = top + __builtin_log2(total);
-    norm = __builtin_exp2(row.highest - lse);
+    norm = __builtin_exp2(row.highest - top) / total;
   }
   for (int64_t e = 0; e < p.E; e++) narrow(Real(out[e] * Real(norm)), output + e);
   put<Real>(p.lse, index, lse * ln2);
-  double log_norm = seen && !lost ? (row.highest - lse) * ln2 : nothing;
+  double log_norm = seen && !lost ? (row.highest - top - __builtin_log2(total)) * ln2 : nothing;
   put<Real>(p.number[entropy], index, -norm * (row.logs * ln2 + row.mass * log_norm) + nothing);
   put<Real>(p.number[max_weight], index, norm + nothing);
   put<Real>(p.number[participation], index, seen ? 1 / (norm * norm * row.squares) : nan);
   put<Real>(p.number[distance], index, norm * row.away + nothing);
   double lost_or = lost ? nan : nothing;
-  put<Real>(p.number[first_key], index, __builtin_exp2(row.at_first - lse) + lost_or);
-  put<Real>(p.number[previous_key], index, __builtin_exp2(row.at_previous - lse) + lost_or);
-  put<Real>(p.number[self_key], index, __builtin_exp2(row.at_self - lse) + lost_or);
-  put<Real>(p.number[sink_share], index, p.sink.data ? (lost ? nan : __builtin_exp2(sink - lse)) : lost_or);
+  put<Real>(p.number[first_key], index, __builtin_exp2(row.at_first - top) / total + lost_or);
+  put<Real>(p.number[previous_key], index, __builtin_exp2(row.at_previous - top) / total + lost_or);
+  put<Real>(p.number[self_key], index, __builtin_exp2(row.at_self - top) / total + lost_or);
+  put<Real>(p.number[sink_share], index, p.sink.data ? (lost ? nan : __builtin_exp2(sink - top) / total) : lost_or);
   if (p.peak) p.peak[index] = lost ? -1 : row.peak;
   for (int64_t label = 0; p.spans && label < p.labels; label++) ((Real*)p.spans)[index * p.labels + label] = row.spans[label] * norm + nothing;
 }

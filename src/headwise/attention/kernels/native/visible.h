@@ -56,6 +56,7 @@ template <class Real>
 Real masked(const Problem& p, const Row<Real>& row, int64_t block, int64_t from, int64_t until, Real* scores, Real* numbers, uint8_t* bytes) {
   constexpr int lanes = Lanes<Real>::count;
   const Vector<Real> hidden = all<Real>(-__builtin_inff());
+  const Vector<Real> lowest = all<Real>(sizeof(Real) == 8 ? Real(-__DBL_MAX__) : Real(-__FLT_MAX__));
   const Real* bias = row.bias ? columns(p, row.bias, p.bias.stride[3], block, from, until, numbers) : nullptr;
   const uint8_t* mask = row.mask ? columns(p, row.mask, p.mask.stride[3], block, from, until, bytes) : nullptr;
   const Real cap = p.softcap * log2e;
@@ -68,7 +69,8 @@ Real masked(const Problem& p, const Row<Real>& row, int64_t block, int64_t from,
     Ints<Real> seen = (key >= first) & (key < stop);
     if (bias) {
       Vector<Real> b = load_loose<Real>(bias + j);
-      s += b * Real(log2e);
+      Vector<Real> shift = b * Real(log2e);
+      s += shift < lowest ? lowest : shift;  // a bias of the smallest float is a number, and stays one in these units
       seen &= b != hidden;  // -inf hides a NaN as well
     }
     if (mask) seen &= lanes_seen<Real>(mask + j);
