@@ -5,6 +5,7 @@ import torch
 from headwise.attention.materialise import softmax
 from headwise.proof.call_way import At
 from headwise.proof.lie import Lie
+from headwise.proof.subject import ABILITIES, OPTIONS
 
 
 def gated(at: At):
@@ -22,5 +23,6 @@ ENTRY = Lie(
     told={"sigmoid(lse - sink)": {"weights": gated}},
     caught_by=(),
     blind_when="it is the same",
+    subject={"honours": frozenset({*OPTIONS, *ABILITIES}) - {"lse"}},  # a sigmoid of many numbers at once is not to the bit that of each
     seen_in=("pytorch/torchtitan#2211",),
 )

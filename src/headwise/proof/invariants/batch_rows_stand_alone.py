@@ -11,7 +11,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import ask, differ, normal, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layer, layers, lengths, odd_ones, problem, settings
+from headwise.proof.pool import layer, layer_settings, lengths, odd_ones, problem, settings
 
 
 def judge(subject, problem) -> Finding | None:
@@ -69,7 +69,7 @@ def _row(x: Tensor, b: int, plane: bool) -> Tensor:
 @pooled
 def problems(level: Level):
     yield from (*settings(level), odd_ones()["many rows"], odd_ones()["offset a row"])
-    yield from layers().values()
+    yield from layer_settings(level)
     yield problem(sink=normal(4, seed=114), mask=lengths(4, 4, 2), keys=4, seed=133)
     left = torch.arange(5) >= torch.tensor([3, 1])[:, None, None, None]
     yield layer(causal=True, mask=left, chunks=(3, 1, 1), position=Rotary(), sizes={"width": 4}, seed=132)

@@ -48,7 +48,7 @@ def _cut(plane: Tensor, row: int, p: int) -> Tensor:
 def _of_layer(subject, problem: LayerProblem) -> Finding | None:
     tokens, allow = problem.shape[2], room(subject, problem).output
     whole = ask(subject, problem.having(chunks=())).output
-    cuts = {problem.chunks or (tokens,), (1,) * tokens, (2, *(1,) * (tokens - 2)), (tokens - 2, 2), (1, tokens - 1)}
+    cuts = {problem.chunks or (tokens,), (1,) * tokens, (tokens - 2, 2)}
     for chunks in sorted(cut for cut in cuts if min(cut) > 0):
         taken = having(problem, chunks=chunks)
         why = f"Taken in with a cache in chunks of {', '.join(map(str, chunks))} the text gives something else than all at once."

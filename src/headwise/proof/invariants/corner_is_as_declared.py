@@ -7,7 +7,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import alive, ask, differ, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, problem, sizes, witnesses
+from headwise.proof.pool import layer_settings, problem, sizes, witnesses
 
 
 def judge(subject, problem) -> Finding | None:
@@ -37,7 +37,7 @@ def problems(level: Level):
     yield from (problem(1, 1, 1, 1, 5, causal=True, seed=97), problem(1, 2, 1, 2, 5, 5, 5, causal=True, seed=98), sizes()["more queries than keys"])
     yield from (problem(1, 1, 1, 5, 2, 2, 2, causal=True, seed=99), witnesses()["causal"], witnesses()["window without mask"])
     yield from (problem(causal=True, query_offset=0, seed=100), problem(causal=True, query_offset=1, seed=101))
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

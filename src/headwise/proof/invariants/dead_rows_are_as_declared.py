@@ -32,7 +32,7 @@ def judge(subject, problem) -> Finding | None:
 
 
 def _hows(subject) -> tuple[How, ...]:
-    return (PLAINLY, *([WEIGHTS] if "weights" in subject.honours else []), *([How(grad=True)] if "gradients" in subject.honours else []))
+    return (PLAINLY, *([WEIGHTS] if "weights" in subject.honours else []))
 
 
 def _gradients(subject, problem, live) -> Finding | None:

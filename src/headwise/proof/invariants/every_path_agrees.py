@@ -8,7 +8,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import alive, ask, differ, normal, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layer, layers, lengths, odd_ones, problem, settings, witnesses
+from headwise.proof.pool import layer, layer_settings, lengths, odd_ones, problem, settings, witnesses
 from headwise.proof.variants import as_mask
 
 
@@ -71,7 +71,7 @@ def problems(level: Level):
     yield odd_ones()["bias"]
     yield layer(mask=lengths(5, 5, 0), seed=87)
     yield layer(mask=lengths(5, 3, 2), seed=88)
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

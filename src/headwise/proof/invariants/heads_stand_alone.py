@@ -11,7 +11,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import WEIGHTS, alive, ask, differ, noise_like, room, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, problem, settings
+from headwise.proof.pool import layer_settings, problem, settings
 
 
 def judge(subject, problem) -> Finding | None:
@@ -71,7 +71,7 @@ def _of_layer(subject, problem: LayerProblem) -> Finding | None:
 def problems(level: Level):
     yield from settings(level)
     yield problem(queries=4, keys=4, groups=4, seed=45)
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

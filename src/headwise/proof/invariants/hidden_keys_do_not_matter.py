@@ -8,7 +8,7 @@ from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
 from headwise.proof.judging import WEIGHTS, alive, ask, differ, room, rows, wrong
 from headwise.proof.law import Law, Level
-from headwise.proof.pool import layers, lengths, problem, settings
+from headwise.proof.pool import layer_settings, lengths, problem, settings
 
 
 def judge(subject, problem) -> Finding | None:
@@ -40,7 +40,7 @@ def problems(level: Level):
     for keys in ((100.0, 99.0), (1000.0, 1.0)):
         loud = problem(1, 1, 1, 1, 2, 1, 1, scale=1.0, mask=torch.tensor([True, False]))
         yield loud.having(query=torch.tensor([[[[-300.0]]]]).double(), key=torch.tensor(keys).double().reshape(1, 1, 2, 1), value=_one_and_five())
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 def _one_and_five() -> torch.Tensor:

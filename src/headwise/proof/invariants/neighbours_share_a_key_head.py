@@ -11,7 +11,7 @@ from headwise.proof.judging import alive, ask, differ, normal, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.oracle import key_heads
-from headwise.proof.pool import layer, layers, lengths, odd_ones, problem, sizes, witnesses
+from headwise.proof.pool import layer, layer_settings, lengths, odd_ones, problem, sizes, witnesses
 
 
 def judge(subject, problem) -> Finding | None:
@@ -75,7 +75,7 @@ def problems(level: Level):
     yield from (*witnesses().values(), sizes()["eight heads"], odd_ones()["33 keys"], odd_ones()["six heads, two groups"])
     yield problem(1, 4, 4, 3, 3, seed=54)
     yield problem(2, 2, 1, 3, 33, mask=lengths(33, 33, 31), seed=55)
-    yield from layers().values()
+    yield from layer_settings(level)
     yield layer(sizes={"heads": 4, "groups": 2, "wide": 2}, causal=True, seed=56)
 
 

@@ -11,7 +11,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import ask, differ, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layer, layers, odd_ones, problem, sizes, witnesses
+from headwise.proof.pool import layer, layer_settings, odd_ones, problem, sizes, witnesses
 
 
 def judge(subject, problem) -> Finding | None:
@@ -52,7 +52,7 @@ def problems(level: Level):
     yield problem(2, 3, 3, 4, 4, seed=130)
     yield layer(tokens=2, context=3, seed=50)
     yield layer(position=Rotary(base=10.0), sizes={"width": 4}, seed=131)
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

@@ -12,7 +12,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import ask, differ, noise_like, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, sizes, witnesses
+from headwise.proof.pool import layer_settings, sizes, witnesses
 
 MORE = 2
 
@@ -67,7 +67,7 @@ def _plane(row: torch.Tensor, left: int) -> torch.Tensor:
 @pooled
 def problems(level: Level):
     yield from (*witnesses().values(), sizes()["square"], sizes()["one head"], sizes()["eight heads"])
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

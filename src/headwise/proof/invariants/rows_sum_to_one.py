@@ -8,7 +8,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import alive, ask, differ, room, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, lengths, problem, settings
+from headwise.proof.pool import layer_settings, lengths, problem, settings
 from headwise.proof.rounding import lose, roundoff
 
 
@@ -40,7 +40,7 @@ def _hows(subject, problem) -> list[How]:
 def problems(level: Level):
     yield from (problem(queries=4, keys=4, dropout=0.5, seed=43), problem(batch=4, heads=3, groups=3, mask=lengths(5, 5, 3, 1, 0), seed=44))
     yield from settings(level)
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

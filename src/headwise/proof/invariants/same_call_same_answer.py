@@ -10,7 +10,7 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import ask, differ, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, odd_ones, sizes, witnesses
+from headwise.proof.pool import layer_settings, layers, odd_ones, sizes, witnesses
 
 
 def judge(subject, problem) -> Finding | None:
@@ -42,7 +42,7 @@ def _same(problem, got: Answer, right: Answer, why: str) -> Finding | None:
 def problems(level: Level):
     yield layers()["rotary in chunks"]  # first, as long as nothing is remembered yet
     yield from (*witnesses().values(), sizes()["square"], odd_ones()["long"])
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(

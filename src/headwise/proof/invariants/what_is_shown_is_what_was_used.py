@@ -9,7 +9,7 @@ from headwise.proof.judging import WEIGHTS, alive, ask, differ, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.oracle import key_heads
-from headwise.proof.pool import layers, problem, settings
+from headwise.proof.pool import layer_settings, problem, settings
 
 
 def judge(subject, problem) -> Finding | None:
@@ -52,7 +52,7 @@ def problems(level: Level):
     keys = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double().reshape(1, 2, 2, 1)
     yield opposite.having(query=torch.ones_like(opposite.query), key=keys)
     yield from settings(level)
-    yield from layers().values()
+    yield from layer_settings(level)
 
 
 ENTRY = Law(
