@@ -35,7 +35,8 @@ def attention(problem: "Problem", conventions: "Conventions", upstream: Tensor |
     gradients = {}
     if upstream is not None:  # of the rows that see a key: others take no part
         gradients = _gradients(problem, (q, k, v, reads), weights, slope * scale, slope, numbers(upstream))
-    output, weights = _dead(output, weights, v, sees, problem, conventions)
+    every = numbers(problem.value)[:, reads]  # the mean is of all values, also of those that nobody sees
+    output, weights = _dead(output, weights, every, sees, problem, conventions)
     return Answer(torch.from_numpy(output), torch.from_numpy(weights), torch.from_numpy(lse), {name: torch.from_numpy(x) for name, x in gradients.items()})
 
 

@@ -1,6 +1,7 @@
 """I20: the same call gives the same bits, whatever was called before; and what was given comes back as it was."""
 
 from copy import deepcopy
+from pickle import PicklingError
 
 import torch
 
@@ -14,7 +15,7 @@ from headwise.proof.pool import layer_settings, layers, odd_ones, sizes, witness
 
 
 def judge(subject, problem) -> Finding | None:
-    untouched, before = deepcopy(subject), {name: x.clone() for name, x in problem.floats().items()}
+    untouched, before = _copy(subject), {name: x.clone() for name, x in problem.floats().items()}
     first, again = ask(subject, problem), ask(subject, problem)
     for name, x in problem.floats().items():
         if not torch.equal(x.nan_to_num(), before[name].nan_to_num()):
@@ -22,9 +23,17 @@ def judge(subject, problem) -> Finding | None:
             return wrong(problem, f"The call changed its input {name}.")
     found = _same(problem, again, first, "The same call twice gives different bits.")
     other = moved(problem)
-    if found is not None or other is None:
+    if found is not None or other is None or untouched is None:
         return found
     return _same(other, ask(subject, other), ask(untouched, other), "What was called before changes the answer.")
+
+
+def _copy(subject):
+    """The subject as it is now; None where it cannot be copied, and so cannot be asked what it would have said."""
+    try:
+        return deepcopy(subject)
+    except (TypeError, AttributeError, RuntimeError, PicklingError):
+        return None
 
 
 def moved(problem):
