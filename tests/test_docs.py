@@ -29,7 +29,7 @@ ALL_LINES = sorted({line for page in PAGES for line in command_lines(page)})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
-def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch):
+def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch, plain):
     monkeypatch.chdir(tmp_path)
     source = "\n".join(blocks(page, "python"))
     examples = doctest.DocTestParser().get_doctest(source, {"__name__": "__main__"}, page.name, str(page), 0)

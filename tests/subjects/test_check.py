@@ -38,7 +38,7 @@ def test_a_failure_is_small_named_and_a_test_that_fails(plain):
         times = query.shape[1] // key.shape[1]
         return strangers.right(query, key.repeat(1, times, 1, 1), value.repeat(1, times, 1, 1))
 
-    report = check(tiled, level="full", conventions={"key_heads": "neighbours share"})
+    report = check(tiled, level="full")
     failure = report.failures[0]
     assert failure.finding.problem.shape == (1, 4, 1, 1) or failure.finding.problem.shape == (1, 4, 1, 2)
     assert failure.finding.problem.key.shape[1] == 2

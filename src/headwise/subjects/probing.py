@@ -114,7 +114,7 @@ def leaks(subject: Any) -> bool | None:
 # What tells the meanings of a word apart, and what a subject must know to be asked. Earlier answers are used by later questions.
 QUESTIONS: dict[str, tuple[frozenset[str], Callable[[], Problem]]] = {
     "layout": (frozenset(), plain),
-    "key_heads": (frozenset({"groups"}), lambda: plain(heads=4)),
+    "key_heads": (frozenset({"groups"}), lambda: plain(heads=4)),  # listed where it is declared; never guessed
     "mask_polarity": (frozenset({"mask"}), lambda: plain(mask=_some_hidden(1, 1, 3, 5))),
     "corner": (frozenset({"causal"}), lambda: plain(causal=True)),
     "window_counts_own": (frozenset({"window"}), lambda: plain(queries=5, window=2)),
