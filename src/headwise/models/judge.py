@@ -151,7 +151,7 @@ def sample(queries: int) -> list[int]:
 
     Example:
         >>> sample(5), sample(1000)
-        ([0, 1, 2, 3, 4], [0, 142, 285, 428, 570, 713, 856, 999])
+        ([0, 1, 2, 3, 4], [0, 143, 285, 428, 571, 714, 856, 999])
     """
     count = min(ROWS, queries)
     return [round(i * (queries - 1) / max(count - 1, 1)) for i in range(count)]

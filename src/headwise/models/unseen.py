@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from headwise.axes import Tensor
+from headwise.models.description import Told
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 FUSED = re.compile(r"scaled_dot_product|flash_att|efficient_att|multi_head_attention|transformer_encoder_layer|attention_forward", re.IGNORECASE)
@@ -133,6 +134,8 @@ class Lookout(TorchDispatchMode):
 
     def _is_learned(self, x: Tensor) -> bool:
         """Whether a tensor is a weight of the model, or a copy of one in another order."""
+        if isinstance(x, Told):  # a mask in a tensor's clothes has no storage
+            return False
         return x.untyped_storage().data_ptr() in self.learned or self.marks.get(x, ("", None))[0] == "learned"
 
     def _overheard(self, pair: list[Tensor], weights: Tensor, result: Tensor, found: Softmax) -> Tensor | None:

@@ -142,8 +142,8 @@ def certify(
     Example:
         >>> q = k = v = torch.tensor([[[[1.0], [2.0]]]])
         >>> found = certify(q, k, v, causal=True)
-        >>> found.weights.low[1].tolist() == [0.2689414213699951, 0.7310585786300048], found.output.width < 1e-15
-        (True, True)
+        >>> [round(weight, 15) for weight in found.weights.low[1].tolist()], found.output.width < 1e-15
+        ([0.119202922022118, 0.880797077977882], True)
     """
     problem = _problem(query, key, value, options)
     places = _places(rows, heads, problem.shape)

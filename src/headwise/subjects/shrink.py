@@ -203,7 +203,8 @@ def simpler_options(problem: AnyProblem) -> Iterator[AnyProblem]:
     """Numbers near 0 for numbers, a mask for fewer axes, True for False."""
     for name, values in {"scale": (1.0, -1.0, 0.0), "softcap": (1.0, 2.0), "window": (1, 2, (0, 0), (1, None)), "query_offset": (0, 1)}.items():
         if getattr(problem, name) is not None:
-            yield from (problem.having(**{name: value}) for value in values if getattr(problem, name) != value)
+            now = getattr(problem, name)
+            yield from (problem.having(**{name: value}) for value in values if isinstance(now, Tensor) or now != value)
     for name in ("mask", "bias"):
         plane = getattr(problem, name)
         if plane is None:
