@@ -45,11 +45,17 @@ def likely(subject: Subject, law: str, failed: Sequence[tuple[Any, How]], others
     for name, lie, way, liar in _liars(subject):
         if law not in LAWS_OF_ANY and law not in lie.caught_by:
             continue
-        if all(_same(_given(liar, *asked), got) for asked, got in told):
-            share = sum(_same(_given(liar, problem, How()), got) for problem, got in plain) / max(len(plain), 1)
+        if all(_same(_given(liar, _meant(subject, problem), how), got) for (problem, how), got in told):
+            share = sum(_same(_given(liar, _meant(subject, problem), How()), got) for problem, got in plain) / max(len(plain), 1)
             if share > most:
                 best, most = Likely(name, way, lie.lie, lie.seen_in), share
     return best
+
+
+def _meant(subject: Subject, problem: Any) -> Any:
+    """The problem with the corner of its triangle spelled out, since the liars have another than some subjects."""
+    top_left = subject.conventions.corner == "top-left" and getattr(problem, "query_offset", 0) is None
+    return problem.having(query_offset=0) if top_left else problem
 
 
 def _liars(subject: Subject) -> Iterator[tuple[str, Lie, str, Any]]:
