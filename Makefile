@@ -5,7 +5,7 @@
 
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
-EXTRAS ?= demo,plot,dev
+EXTRAS ?= demo,plot,text,ray,dev
 PYTEST ?= -q -n auto --dist loadfile
 
 export HF_HUB_OFFLINE := 1
