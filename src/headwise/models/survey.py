@@ -26,6 +26,7 @@ from headwise.models.tap import running
 from headwise.models.unseen import ATTENTION, Lookout, unseen
 from headwise.models.watch import Heard, Watch, Wish, shape_of
 from headwise.models.words import Words, in_order, words_in
+from headwise.models.words_changed import set_turns, turns_of
 
 CROSS = re.compile(r"cross|enc_?dec|encoder_attn", re.IGNORECASE)
 SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "memory")
@@ -89,8 +90,8 @@ class Replay:
 class Survey(Watch):
     """Runs the twin once with every module watched, and draws the layout."""
 
-    def __init__(self, twin: nn.Module, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool) -> None:
-        super().__init__(twin, Layout(()), inputs, wish, unmasked_is_causal)
+    def __init__(self, twin: nn.Module, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool, entry: str = "") -> None:
+        super().__init__(twin, Layout(()), inputs, wish, unmasked_is_causal, entry)
         self.stack: list[Frame] = []
         self.waiting: list[Frame] = []  # returned, and W_O of their calls still to come
         self.sites: dict[int, Site] = {}
@@ -112,7 +113,7 @@ class Survey(Watch):
             module.register_forward_hook(self._leave(name), with_kwargs=True)
         lookout = Lookout(self, [*self.twin.parameters(), *self.twin.buffers()])
         with running(self), torch.inference_mode(False), torch.no_grad(), lookout:
-            outputs = self.twin(**self.inputs)
+            outputs = self.entry(**self.inputs)
         for frame in self.waiting:
             self._decide(frame, None, f"no Linear or Conv1D after it reads H x E = {_width(frame)} numbers a token")
         notes = self._check(lookout)
@@ -221,11 +222,13 @@ class Survey(Watch):
         words = [said_otherwise(call.attended.output, chosen) for call in frame.calls]
         self.replay = replay = Replay(words, frame.found.module, frame.found.turn_in_frame)
         before, self.busy = self.busy, False
+        turns = turns_of(frame.module)
         try:
             with torch.random.fork_rng(devices=()):  # what this draws, the rest of the pass must not miss
                 frame.module(*frame.args, **frame.kwargs)
         finally:
             self.replay, self.busy = None, before
+            set_turns(turns)
         if replay.read is None:
             raise ModelError(f"{frame.name} must do the same when it runs again, got another way through it. Its heads cannot be told apart.")
         return replay.read

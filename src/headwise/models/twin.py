@@ -31,6 +31,11 @@ def twin(model: nn.Module, implementation: str) -> Any:
     return other
 
 
+def copied(model: nn.Module) -> Any:
+    """The model again, in the mode and with the implementation that it has."""
+    return _Copier(model).module(model)
+
+
 class _Copier:
     """Copies modules and configurations, and what holds them; shares everything else."""
 
