@@ -1,16 +1,18 @@
-"""Greedy generation with the model's own cache, and a run over all that was read and written."""
+"""What a model is asked to go on with: how many tokens, from which text, until which end; and the inputs that text and new tokens are together."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import GenerationConfig
+from transformers.generation.utils import GenerationMixin
 
 from headwise.axes import Bool, Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.models.generation import Plan
 from headwise.models.inputs import positions
 from headwise.models.kind import implementation_of, is_encoder_decoder
-from headwise.models.session import explained
 from headwise.models.twin import twin
 
 OWN = ("position_ids",)  # generation counts positions by itself, from the attention mask
@@ -31,46 +33,58 @@ def check_generates(hf: nn.Module, max_new_tokens: int) -> None:
         raise ModelError(f"a model must have a language head to generate, got {type(hf).__name__}. Open the class for causal or conditional generation.")
 
 
-def generated(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> dict[str, Any]:
-    """The inputs of a run over the text and what the model goes on with: greedy, with its cache.
+def planned(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> tuple[Plan, GenerationConfig]:
+    """What is to be generated: greedily, with the model's own cache; no forced or suppressed tokens, the likeliest token always.
 
-    Rows that end earlier than others are padding after their end.
+    Raises:
+        ArgumentError: more tokens than the model has positions for.
     """
-    from transformers import GenerationConfig
-    from transformers.generation.utils import GenerationMixin
-
     own = hf.generation_config
-    pad = next((x for x in (own.pad_token_id, _first(own.eos_token_id)) if x is not None), 0)
+    ends = own.eos_token_id
+    pad = next((x for x in (own.pad_token_id, _first(ends)) if x is not None), 0)
     config = GenerationConfig(
         max_new_tokens=max_new_tokens,
         do_sample=False,
         num_beams=1,
         use_cache=True,
         pad_token_id=pad,
-        eos_token_id=own.eos_token_id,
         bos_token_id=own.bos_token_id,
-        decoder_start_token_id=own.decoder_start_token_id,
+        decoder_start_token_id=next((x for x in (own.decoder_start_token_id, own.bos_token_id, own.pad_token_id) if x is not None), 0),
     )
-    prompt = given.get("input_ids")
-    limit = positions(hf)
-    if prompt is not None and not is_encoder_decoder(hf) and limit is not None and prompt.shape[1] + max_new_tokens > limit:
+    decoder = is_encoder_decoder(hf)
+    prompt, limit = given.get("input_ids"), positions(hf)
+    if prompt is not None and not decoder and limit is not None and prompt.shape[1] + max_new_tokens > limit:
         raise ArgumentError(f"text and new tokens must fit the model's {limit} positions, got {prompt.shape[1]} + {max_new_tokens}. Ask for fewer.")
-    other = twin(hf, implementation_of(hf))
-    other.generation_config = config  # no forced or suppressed tokens: the likeliest token, always
-    inputs = {name: x for name, x in given.items() if name not in OWN and not (is_encoder_decoder(hf) and name.startswith("decoder_"))}
-    with torch.inference_mode(False), torch.no_grad():
-        ids = explained(hf, lambda: GenerationMixin.generate(other, **inputs, generation_config=config))  # pyright: ignore[reportAttributeAccessIssue]
+    inputs = {name: x for name, x in given.items() if name not in OWN and not (decoder and name.startswith("decoder_"))}
+    start = 1 if decoder else 0 if prompt is None else prompt.shape[1]
+    ends = () if ends is None else tuple(ends) if isinstance(ends, list) else (ends,)
+    return Plan(inputs, start, start + max_new_tokens, ends, pad), config
+
+
+def full(hf: Any, given: Mapping[str, Any], plan: Plan, ids: Int[Tensor, "B T"]) -> tuple[dict[str, Any], Bool[Tensor, "B T"]]:
+    """The inputs of a run over the text and what the model went on with; and which tokens are real.
+
+    Rows that end earlier than others are padding after their end.
+    """
+    real = _real(ids, plan)
     if is_encoder_decoder(hf):
-        return {**inputs, "decoder_input_ids": ids, **_mask("decoder_attention_mask", _real(ids, 1, own.eos_token_id))}
-    start = 0 if prompt is None else prompt.shape[1]
-    real = _real(ids, start, own.eos_token_id)
+        return {**plan.given, "decoder_input_ids": ids, **({} if bool(real.all()) else {"decoder_attention_mask": real.long()})}, real
     mask = given.get("attention_mask")
-    if mask is not None and start:
-        real[:, :start] &= mask.bool()
-    found = {**inputs, "input_ids": ids, "attention_mask": real.long()}
+    if mask is not None and mask.dim() == 2 and plan.start:
+        real[:, : plan.start] &= mask.bool()
+    found = {**plan.given, "input_ids": ids, "attention_mask": real.long()}
     if "position_ids" in given:
         found["position_ids"] = (found["attention_mask"].cumsum(-1) - 1).clamp(min=0)
-    return found
+    return found, real
+
+
+def plain_steps(hf: Any, plan: Plan, config: GenerationConfig) -> Int[Tensor, "B T"]:
+    """Text and new tokens, where the steps cannot be joined: from the model's own generation."""
+    other = twin(hf, implementation_of(hf))
+    other.generation_config = config
+    asked = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start, "eos_token_id": list(plan.ends) or None})
+    with torch.inference_mode(False), torch.no_grad():
+        return GenerationMixin.generate(other, **plan.given, generation_config=asked)  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
 
 
 def disagreement(given: Mapping[str, Any], logits: Tensor | None, start: int) -> str | None:
@@ -89,15 +103,11 @@ def disagreement(given: Mapping[str, Any], logits: Tensor | None, start: int) ->
     return f"new token {step} of batch row {row} would be another without the cache: two tokens are equally likely within rounding"
 
 
-def _real(ids: Int[Tensor, "B T"], start: int, ends: int | list[int] | None) -> Bool[Tensor, "B T"]:
-    """True up to and with the first token after `start` that ends the text."""
-    ended = torch.isin(ids, torch.tensor([] if ends is None else ends, dtype=ids.dtype, device=ids.device).reshape(-1))
-    ended[:, :start] = False
+def _real(ids: Int[Tensor, "B T"], plan: Plan) -> Bool[Tensor, "B T"]:
+    """True up to and with the first new token that ends the text."""
+    ended = torch.isin(ids, torch.tensor(plan.ends, dtype=ids.dtype, device=ids.device))
+    ended[:, : plan.start] = False
     return ended.cumsum(-1) - ended.long() == 0
-
-
-def _mask(name: str, real: Tensor) -> dict[str, Tensor]:
-    return {} if bool(real.all()) else {name: real.long()}
 
 
 def _first(x: Any) -> int | None:

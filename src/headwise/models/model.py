@@ -1,6 +1,7 @@
 """A real model, opened."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -12,12 +13,14 @@ from headwise.axes import Bool, Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.models.collect import Collector
 from headwise.models.facts import Facts
-from headwise.models.generate import check_generates, disagreement, generated
+from headwise.models.generate import check_generates, disagreement, full, plain_steps, planned
+from headwise.models.generation import Generation, Plan, Steps
 from headwise.models.inputs import Inputs, encode
+from headwise.models.joined import CannotJoin
 from headwise.models.layout import Layout
 from headwise.models.parts import Place, places
 from headwise.models.run import Run
-from headwise.models.session import Session, passed, surveyed, tensors_of
+from headwise.models.session import Session, explained, passed, surveyed, tensors_of
 from headwise.models.store import Store, bytes_of
 from headwise.models.survey import listed
 from headwise.models.watch import LayoutChanged, Wish
@@ -81,8 +84,10 @@ class Model:
     ) -> Run:
         """Let the model go on with a text, greedily and with its cache, and learn what every head did with all of it.
 
-        The run is over the text and the new tokens: each new token's row is what its step saw, also where the cache of a layer
-        with a window had dropped keys. A note says so where a step chose a token that the whole text would not have led to.
+        The run is over the text and the new tokens, as if they had been one text: the rows of the text are those of the first pass, and each
+        new token's row is what its step computed and saw, also where the cache of a layer with a window had dropped keys. Proof compares it
+        with one pass of the model over all of it. Where a model's steps are no rows of one attention (its cache holds something else than keys),
+        the numbers are those of such a pass, and a note says so.
 
         Args:
             what: as for `run`.
@@ -90,14 +95,37 @@ class Model:
 
         Raises:
             ModelError: the model has no language head.
+            ArgumentError: the statistic `segment`, which labels every token.
             ArgumentError: not a number of tokens, or more than the model has positions for.
         """
         check_generates(self.hf, max_new_tokens)
+        names, budget = statistic_names(statistics), bytes_of(memory)
+        if "segment" in names:
+            raise ArgumentError("statistics of a generation must need no labels, got 'segment', which labels every token. Use run on the whole text.")
         inputs = encode(self.hf, self.tokenizer, what)
-        given = generated(self.hf, inputs.given, max_new_tokens)
-        run = self.run(given, statistics, memory)
-        start = 1 if "decoder_input_ids" in given else inputs.given["input_ids"].shape[1]
-        note = disagreement(given, run.outputs.get("logits"), start)
+        plan, config = planned(self.hf, inputs.given, max_new_tokens)
+        steps = Steps(self.hf)
+        try:
+            ids = explained(self.hf, lambda: steps.run(plan, config))
+        except CannotJoin as why:
+            return self._in_one(inputs, plan, explained(self.hf, lambda: plain_steps(self.hf, plan, config)), names, budget, str(why))
+        given, real = full(self.hf, inputs.given, plan, ids)
+        collector = Collector(Store(budget))
+        plan = replace(plan, forced=ids, stop=ids.shape[1])
+        try:
+            steps.tell(collector, real, None, names)
+        except CannotJoin as why:
+            return self._in_one(inputs, plan, ids, names, budget, str(why))
+        layout = steps.joining.layout(tuple(dict.fromkeys(note for one in steps.layouts.values() for note in one.notes)))
+        session = Generation(self.hf, given, layout, None, plan, config, real, steps.layouts)
+        fits = sum(x.numel() * x.element_size() for x in steps.outputs.values()) <= budget - collector.store.bytes
+        return Run(self._facts(encode(self.hf, self.tokenizer, given), layout, collector), collector.store, session, steps.outputs if fits else None)
+
+    def _in_one(self, inputs: Inputs, plan: Plan, ids: Tensor, names: tuple[str, ...], budget: int, why: str) -> Run:
+        """A run over text and new tokens in one pass, where the steps are not rows of one attention."""
+        given, _ = full(self.hf, inputs.given, plan, ids)
+        run = self.run(given, names, budget).noted(f"the numbers are those of one pass over the whole text, as steps could not be joined: {why}")
+        note = disagreement(given, run.outputs.get("logits"), plan.start)
         return run if note is None else run.noted(note)
 
     def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:

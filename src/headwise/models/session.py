@@ -60,24 +60,28 @@ def drawing(draws: Tensor | None) -> Iterator[None]:
         yield
 
 
-def surveyed(hf: nn.Module, given: Mapping[str, Any], wish: Wish) -> tuple[Any, Layout]:
-    """The model's output, and the layout of its calls, from a pass in which every module and operator is watched."""
+def surveyed(hf: nn.Module, given: Mapping[str, Any], wish: Wish, entry: str = "") -> tuple[Any, Layout]:
+    """The model's output, and the layout of its calls, from a pass in which every module and operator is watched.
+
+    Args:
+        entry: the module that the pass is of; the whole model when empty.
+    """
     register()
-    survey = Survey(_listening(hf), given, wish, unmasked_is_causal(hf))
+    survey = Survey(listening(hf), given, wish, unmasked_is_causal(hf), entry)
     return explained(hf, survey.run)
 
 
-def passed(hf: nn.Module, given: Mapping[str, Any], layout: Layout, wish: Wish) -> Any:
+def passed(hf: nn.Module, given: Mapping[str, Any], layout: Layout, wish: Wish, entry: str = "") -> Any:
     """The model's output, from a pass whose layout is known.
 
     Raises:
         LayoutChanged: the model took another way than the layout says.
     """
     register()
-    return explained(hf, Watch(_listening(hf), layout, given, wish, unmasked_is_causal(hf)).run)
+    return explained(hf, Watch(listening(hf), layout, given, wish, unmasked_is_causal(hf), entry).run)
 
 
-def _listening(hf: nn.Module) -> nn.Module:
+def listening(hf: nn.Module) -> nn.Module:
     """A twin whose attention calls our function, torch's own modules too."""
     found = twin(hf, NAME)
     listen(found)

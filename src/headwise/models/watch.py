@@ -69,9 +69,11 @@ class Watch:
         layout: from the survey.
         inputs: keyword arguments of the model.
         unmasked_is_causal: see `reading.read`.
+        entry: the module that the pass is of; the whole twin when empty.
     """
 
-    def __init__(self, twin: nn.Module, layout: Layout, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool) -> None:
+    def __init__(self, twin: nn.Module, layout: Layout, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool, entry: str = "") -> None:
+        self.entry = twin.get_submodule(entry)
         self.twin, self.layout, self.inputs, self.wish = twin, layout, inputs, wish
         self.unmasked_is_causal = unmasked_is_causal
         self.known = frozenset(inputs)
@@ -93,7 +95,7 @@ class Watch:
             self.twin.get_submodule(name).register_forward_hook(self._leaf(name), with_kwargs=True)
         try:
             with running(self), torch.inference_mode(False), torch.no_grad(), self._ear():
-                outputs = self.twin(**self.inputs)
+                outputs = self.entry(**self.inputs)
         except _Enough:
             return None
         if self.count != len(self.layout.sites):
