@@ -12,7 +12,7 @@ from headwise.models.parts import Place
 if TYPE_CHECKING:
     import xarray
 
-WITHOUT_MEANING_ACROSS = ("distance", "previous", "self")  # positions of queries and keys count different tokens there
+WITHOUT_MEANING_ACROSS = ("distance", "previous", "self")  # positions of queries and keys count different tokens there, or from different ones
 
 
 def dataset(
@@ -53,7 +53,7 @@ def dataset(
         if "query" in dims:
             spread = padded.reshape(first.batch, 1, 1, first.queries, *(1,) * (array.ndim - 4))
             array = np.where(spread, _missing(array), array)
-        if name in WITHOUT_MEANING_ACROSS and first.cross:
+        if name in WITHOUT_MEANING_ACROSS and (first.cross or first.blocks):
             array = np.full_like(array, np.nan)
         variables[name] = (dims, array, _attributes(name))
     if any("key" in dims for dims, _, _ in variables.values()):

@@ -36,6 +36,7 @@ class Site:
         cross: by its name or by what it was given, its keys are not the queries' own tokens.
         output: where W_O is, or in `refusal` why what a head writes cannot be told.
         heads: how many, where the model computes this attention itself; None where it comes by our function.
+        blocks: a text cut into blocks, which stand as batch rows: each sees the keys around it, more than it has queries, of the same tokens.
     """
 
     index: int
@@ -44,6 +45,7 @@ class Site:
     output: Output | None
     refusal: str | None
     heads: int | None = None
+    blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,11 @@ from headwise.models.layout import Site
 
 @dataclass(frozen=True)
 class Place:
-    """Where a call of a pass stands: the `layer`-th of its part."""
+    """Where a call of a pass stands: the `layer`-th of its part.
+
+    Attributes:
+        blocks: its batch rows are blocks of a text, whose keys begin before their queries.
+    """
 
     index: int
     module: str
@@ -24,6 +28,7 @@ class Place:
     key_heads: int
     queries: int
     keys: int
+    blocks: bool = False
 
 
 def places(model: nn.Module, sites: Sequence[Site], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Place]:
@@ -40,14 +45,14 @@ def places(model: nn.Module, sites: Sequence[Site], shapes: Sequence[tuple[int, 
     layers: Counter[str] = Counter()
     found = []
     for site, home, (b, h, g, t, s) in zip(sites, homes, shapes, strict=True):
-        cross = site.cross or t != s
+        cross = site.cross or (t != s and not site.blocks)
         part = ".".join(word for word in (towers[home], "cross" if cross else "self") if word)
         stages = known.setdefault(part, [])
         if (b, t, s) not in stages:
             stages.append((b, t, s))
         stage = stages.index((b, t, s))
         part = part if stage == 0 else f"{part}.{stage + 1}"
-        found.append(Place(site.index, site.module, part, layers[part], cross, b, h, g, t, s))
+        found.append(Place(site.index, site.module, part, layers[part], cross, b, h, g, t, s, site.blocks))
         layers[part] += 1
     return found
 

@@ -16,6 +16,7 @@ from headwise.attention.spec import Call, Tiled, tile_of
 from headwise.axes import Bool, Int, Key, Query, Tensor, Value
 from headwise.errors import ModelError
 from headwise.models.description import Told
+from headwise.models.diagonals import Diagonals
 from headwise.models.scan import extent_of
 
 # Told by models to attention functions and read by none, or by flash kernels only, for which the mask says the same.
@@ -111,7 +112,7 @@ def read(
             continue
         if name in HONOURED:
             call = HONOURED[name](module, call, given, query, keys, taken_apart)
-            notes += (NOTES[name],) if name in NOTES else ()
+            notes += (NOTES[name],) if name in NOTES and not isinstance(given, Diagonals) else ()
         elif name not in known:
             raise ModelError(
                 f"attention keywords must be ones that headwise honours, got {name!r} in {type(module).__name__}. "
@@ -191,6 +192,10 @@ def _sink(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int,
 
 
 def _bias(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
+    if isinstance(given, Diagonals):
+        if call.bias is None and given.made is None and given.dim() <= 4 and given.axes == (-2, -1) and given.shape[-2:] == (query.shape[2], keys):
+            return replace(call, bias=given.plane())
+        given = given.whole()
     mask, bias = taken_apart(given, _plane(module, "position_bias", given, query, keys))
     if isinstance(mask, Written) and call.mask is not None:
         mask = Both(mask, call.mask)

@@ -62,6 +62,7 @@ class Opened:
     asked: Asked
     attended: Attended
     heads: int | None = None
+    blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ class Survey(Watch):
             module.register_forward_pre_hook(self._enter(name), with_kwargs=True)
             module.register_forward_hook(self._leave(name), with_kwargs=True)
         lookout = Lookout(self, [*self.twin.parameters(), *self.twin.buffers()])
-        with running(self), torch.inference_mode(False), torch.no_grad(), lookout:
+        with running(self), torch.inference_mode(False), torch.no_grad(), lookout, self._by_distance():
             outputs = self.entry(**self.inputs)
         for frame in self.waiting:
             self._decide(frame, None, f"no Linear or Conv1D after it reads H x E = {_width(frame)} numbers a token")
@@ -154,7 +155,8 @@ class Survey(Watch):
     def _overheard(self, asked: Asked, z: Said, said: Tensor) -> Tensor:
         frame = self.stack[-1]
         attended = replace(self.compute(asked), output=z.clone())  # the model may add to it in place
-        frame.calls.append(Opened(self.count, frame.name, _is_cross(frame, asked), asked, attended, z.shape[1]))
+        blocks = _are_blocks(frame, asked)
+        frame.calls.append(Opened(self.count, frame.name, not blocks and _is_cross(frame, asked), asked, attended, z.shape[1], blocks))
         self.count += 1
         return said
 
@@ -248,7 +250,7 @@ class Survey(Watch):
             shapes = [shape_of(call.attended.output) for call in frame.calls]
             reads, writes = apart(found.read, output, shapes), whole(found.written, output, shapes)
         for call, read, written in zip(frame.calls, reads, writes, strict=True):
-            self.sites[call.index] = Site(call.index, call.module, call.cross, output, refusal, call.heads)
+            self.sites[call.index] = Site(call.index, call.module, call.cross, output, refusal, call.heads, call.blocks)
             self.wish.listener(Heard(call.index, call.asked, call.attended, read, written))
         frame.calls = []
 
@@ -286,6 +288,13 @@ def _is_cross(frame: Frame, asked: Asked) -> bool:
         return True
     given = signature(frame.module.forward).bind_partial(*frame.args, **frame.kwargs).arguments
     return any(isinstance(given.get(name), Tensor) for name in SOURCES)
+
+
+def _are_blocks(frame: Frame, asked: Asked) -> bool:
+    """Whether the batch rows are blocks of the module's own tokens: more rows than it was given, and a query for each of its tokens."""
+    own = next((x for x in (*frame.args, *frame.kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 3), None)
+    b, _, t, _ = asked.query.shape
+    return own is not None and t != asked.key.shape[2] and b > own.shape[0] and b * t >= own.shape[0] * own.shape[1]
 
 
 def _related(name: str, caller: str) -> bool:

@@ -18,6 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from headwise.axes import Tensor
 from headwise.models.description import Told
+from headwise.models.diagonals import Diagonals
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 FUSED = re.compile(r"scaled_dot_product|flash_att|efficient_att|multi_head_attention|transformer_encoder_layer|attention_forward", re.IGNORECASE)
@@ -134,7 +135,7 @@ class Lookout(TorchDispatchMode):
 
     def _is_learned(self, x: Tensor) -> bool:
         """Whether a tensor is a weight of the model, or a copy of one in another order."""
-        if isinstance(x, Told):  # a mask in a tensor's clothes has no storage
+        if isinstance(x, Told | Diagonals):  # in a tensor's clothes, without a storage
             return False
         return x.untyped_storage().data_ptr() in self.learned or self.marks.get(x, ("", None))[0] == "learned"
 

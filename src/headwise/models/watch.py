@@ -12,6 +12,7 @@ from torch import nn
 from headwise.attention.attend import compute
 from headwise.attention.spec import Attended
 from headwise.axes import Float, Int, Output, Tensor
+from headwise.models.diagonals import Differences, are_long
 from headwise.models.layout import Layout, apart, whole
 from headwise.models.overheard import asked_of, fused
 from headwise.models.reading import Asked, TakenApart
@@ -94,7 +95,7 @@ class Watch:
         for name in {output.module for output in self.layout.by_output.values()}:
             self.twin.get_submodule(name).register_forward_hook(self._leaf(name), with_kwargs=True)
         try:
-            with running(self), torch.inference_mode(False), torch.no_grad(), self._ear():
+            with running(self), torch.inference_mode(False), torch.no_grad(), self._ear(), self._by_distance():
                 outputs = self.entry(**self.inputs)
         except _Enough:
             return None
@@ -107,6 +108,10 @@ class Watch:
         if all(site.heads is None for site in self.layout.sites):
             return nullcontext()
         return Lookout(self, [*self.twin.parameters(), *self.twin.buffers()])
+
+    def _by_distance(self) -> Any:
+        """Keeps what depends on distances alone by diagonal, where the input is long."""
+        return Differences(self) if are_long(self.inputs) else nullcontext()
 
     def where(self) -> tuple[tuple[str, str], ...]:
         return ()
