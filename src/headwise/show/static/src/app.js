@@ -1,0 +1,257 @@
+/** The frame around the six views: header, legend, keys, theme; and who tells whom when something has changed. */
+
+import { el, fill, hidden, svg } from "./dom.js";
+import { legend, sign } from "./marks.js";
+import { TITLES, VIEWS, store } from "./state.js";
+import { tips } from "./tip.js";
+import { World } from "./world.js";
+import { check } from "./views/check.js";
+import { claims } from "./views/claims.js";
+import { compare } from "./views/compare.js";
+import { head } from "./views/head.js";
+import { model } from "./views/model.js";
+import { moves } from "./views/moves.js";
+import { failureNote } from "./parts/note.js";
+
+const MADE = { model, head, moves, check, compare, claims };
+const ALONE = new Set(["moves", "claims"]); // views that need no server
+const CODES = ["M1", "M2", "M3", "M4", "M5"];
+
+export class App {
+  constructor(root, { transport, address, bound }) {
+    Object.assign(this, { root, bound });
+    root.classList.add("headwise");
+    this.store = store({ initial: address, bound });
+    this.world = new World(transport);
+    this.world.tell = (what, detail) => this.changed(what, detail);
+    this.frame();
+    this.store.listen((state, before) => this.moved(state, before));
+  }
+
+  get state() {
+    return this.store.state;
+  }
+
+  get theme() {
+    return this.root.dataset.theme;
+  }
+
+  async start() {
+    this.themed();
+    this.show();
+    try {
+      await this.world.open();
+    } catch (failure) {
+      this.world.errors.set("state", failure);
+    }
+    this.changed("models");
+    await this.follow();
+    this.root.dataset.ready = "";
+  }
+
+  close() {
+    this.view?.close?.();
+    this.store.close();
+    this.world.close();
+    removeEventListener("keydown", this.onKey);
+  }
+
+  go(changes, options) {
+    this.store.go(changes, options);
+  }
+
+  /** The model and text of the address, or the first there are. */
+  async follow() {
+    const { facts } = this.world;
+    if (!facts) return;
+    if (this.world.transport.recorded) {
+      if (this.state.run && !this.world.run) await this.world.recorded(this.state.run);
+      return;
+    }
+    const ready = facts.models.find((one) => one.id === this.chosenModel());
+    if (!ready || ready.state !== "ready") return;
+    await this.world.read(ready.id, this.chosenText());
+  }
+
+  chosenModel() {
+    const models = this.world.facts?.models ?? [];
+    return models.some((one) => one.id === this.state.model) ? this.state.model : (models.find((one) => one.state === "ready") ?? models[0])?.id;
+  }
+
+  chosenText() {
+    const texts = this.world.facts?.texts ?? [];
+    const { text } = this.state;
+    return texts.find((one) => one.id === text)?.text ?? (text || texts[0]?.text || "The cat sat on the mat because it was tired.");
+  }
+
+  // What changed
+
+  moved(state, before) {
+    if (state.theme !== before.theme) this.themed();
+    if (state.view !== before.view) {
+      this.show();
+      this.root.scrollIntoView?.({ block: "start" });
+    } else this.view.moved?.(state, before);
+    if (state.part !== before.part && this.world.run) this.world.choose(state.part);
+    if (state.model !== before.model || state.text !== before.text) this.follow();
+    this.header();
+  }
+
+  changed(what, detail) {
+    if (what === "models") this.follow();
+    if (what === "run" && this.world.part) this.settle();
+    this.header();
+    this.view?.changed?.(what, detail);
+  }
+
+  /** A layer and head that this model has. */
+  settle() {
+    const { part } = this.world;
+    if (this.state.part && this.state.part !== part.name) return void this.world.choose(this.state.part);
+    const layer = Math.min(this.state.layer, part.layers - 1);
+    const head = Math.min(this.state.head, part.heads_of[layer] - 1);
+    if (layer !== this.state.layer || head !== this.state.head) this.go({ layer, head }, { quietly: true });
+  }
+
+  show() {
+    this.view?.close?.();
+    const { view } = this.state;
+    this.main.className = `view ${view}`;
+    this.view = null;
+    try {
+      this.view = MADE[view](this);
+      fill(this.main, this.view.node);
+    } catch (error) {
+      fill(this.main, failureNote(error));
+      throw error;
+    }
+    this.view.shown?.();
+    if (this.bound) document.title = `${TITLES[view]} · headwise`;
+    this.header();
+  }
+
+  themed() {
+    const told = this.state.theme;
+    this.root.dataset.theme = told === "light" || told === "dark" ? told : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    if (this.bound) document.documentElement.dataset.theme = this.root.dataset.theme;
+    this.view?.changed?.("theme");
+  }
+
+  // The frame
+
+  frame() {
+    const { store: kept } = this;
+    this.links = Object.fromEntries(VIEWS.map((view) => [view, el("a", { href: kept.link({ view }), on: { click: (event) => this.followed(event, view) } }, TITLES[view])]));
+    this.models = el("select", { class: "pick", "aria-label": "model", on: { change: (event) => this.go({ model: event.target.value, part: "", token: null, zoom: "" }) } });
+    this.texts = el("select", { class: "pick", "aria-label": "text", on: { change: (event) => this.go({ text: event.target.value, token: null, zoom: "" }) } });
+    this.badge = el("button", { class: "badge", type: "button", on: { click: () => this.go({ view: "moves" }) } });
+    const half = svg("svg", { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" }, svg("circle", { class: "line", cx: 7, cy: 7, r: 5.5 }), svg("path", { class: "solid", d: "M7 1.5a5.5 5.5 0 0 1 0 11z" }));
+    const theme = el("button", { class: "icon", type: "button", "aria-label": "light or dark", on: { click: () => this.go({ theme: this.theme === "dark" ? "light" : "dark" }, { quietly: true }) } }, half);
+    const help = el("button", { class: "icon helper", type: "button", "aria-label": "keys and marks", on: { click: () => this.help.showModal() } }, "?");
+    this.main = el("main", { class: "view" });
+    this.help = keys();
+    const nav = el("nav", { "aria-label": "views" }, VIEWS.map((view) => this.links[view]));
+    const skip = el("a", { class: "skip", href: "#", on: { click: (event) => (event.preventDefault(), this.main.focus()) } }, "Skip to content");
+    this.main.tabIndex = -1;
+    const brand = el("span", { class: "brand" }, "headwise");
+    const top = el("header", { class: "top" }, brand, nav, el("span", { class: "grow" }), this.models, this.texts, this.badge, theme, help);
+    const foot = el("footer", { class: "legend" }, legend(), el("span", { class: "last" }, "hover or focus a mark for its residual"));
+    fill(this.root, skip, top, this.main, foot, this.help);
+    this.tip = tips(this.root);
+    this.onKey = (event) => this.key(event);
+    addEventListener("keydown", this.onKey);
+  }
+
+  followed(event, view) {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    this.go({ view });
+  }
+
+  key(event) {
+    const inside = this.bound || this.root.contains(document.activeElement);
+    if (!inside || event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input, select, textarea")) return;
+    if (event.key >= "1" && event.key <= "6") this.go({ view: VIEWS[+event.key - 1] });
+    else if (event.key === "?") this.help.showModal();
+    else if (event.key === "/" && this.root.querySelector("[data-find]")) {
+      event.preventDefault();
+      this.root.querySelector("[data-find]").focus();
+    }
+  }
+
+  header() {
+    const { view } = this.state;
+    for (const [name, link] of Object.entries(this.links)) {
+      link.href = this.store.link({ view: name });
+      if (name === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    const ofRun = ["model", "head"].includes(view);
+    const { facts, transport } = this.world;
+    this.models.hidden = this.texts.hidden = !ofRun || !facts || transport.recorded;
+    if (facts) {
+      options(this.models, facts.models.map((one) => [one.id, modelTitle(one)]), this.chosenModel());
+      const text = this.chosenText();
+      const known = (facts.texts ?? []).map((one) => [one.id, `“${one.title}”`]);
+      const chosen = facts.texts?.find((one) => one.text === text)?.id;
+      options(this.texts, chosen ? known : [...known, [this.state.text, `“${text.slice(0, 24)}${text.length > 24 ? "…" : ""}”`]], chosen ?? this.state.text);
+    }
+    this.witness();
+  }
+
+  /** Five squares, one a move, and what they say in words. */
+  witness() {
+    const states = this.view?.states?.() ?? this.proofStates();
+    const fallen = CODES.filter((code) => states[code] === "falls");
+    const part = CODES.filter((code) => states[code] === "part");
+    const holds = CODES.filter((code) => ["holds", "vacuous"].includes(states[code]));
+    const words = states.waiting ?? (fallen.length ? `${fallen.join(", ")} ${fallen.length > 1 ? "fall" : "falls"}` : part.length ? `${holds.length} hold, ${part.join(", ")} in part` : `${holds.length} of 5 hold`);
+    this.badge.className = `badge${fallen.length ? " falls" : ""}${states.waiting ? " waits" : ""}`;
+    this.badge.dataset.tip = this.view?.states ? "The witness recomputes the five moves by another route. One square a move." : "The five moves, judged on this run. One square a move.";
+    const squares = CODES.map((code) => el("i", { class: states[code] ?? "waits" }, states[code] === "falls" ? sign("fails") : null));
+    fill(this.badge, el("span", { class: "squares", "aria-hidden": "true" }, squares), el("span", {}, words), hidden(": five moves"));
+  }
+
+  proofStates() {
+    const { proof, run, pending } = this.world;
+    if (!proof) return run && pending.has("proof") ? { waiting: "proving…" } : { waiting: "five moves" };
+    const states = {};
+    for (const code of CODES) {
+      const told = proof.verdicts.filter((verdict) => verdict.move === code).map((verdict) => verdict.state);
+      states[code] = told.includes("fails") ? "falls" : told.includes("refused") ? "part" : "holds";
+    }
+    return states;
+  }
+}
+
+export function modelTitle(one) {
+  if (one.state !== "ready") return `${one.name} · ${one.state}`;
+  const shared = one.key_heads && one.key_heads !== one.heads ? `, ${one.key_heads} KV` : "";
+  return `${one.name} · ${one.layers} × ${one.heads}${shared}`;
+}
+
+function options(select, pairs, chosen) {
+  const key = JSON.stringify(pairs);
+  if (select.dataset.key !== key) {
+    fill(select, pairs.map(([value, title]) => el("option", { value }, title)));
+    select.dataset.key = key;
+  }
+  select.value = chosen ?? "";
+}
+
+function keys() {
+  const rows = [
+    [["1", "–", "6"], "the views"],
+    [["←", "↑", "↓", "→"], "move in the grid, a matrix, a map or a table"],
+    [["↵"], "open the head"],
+    [["/"], "find heads: a role, L12-20, H4, kv1, entropy<1, sink>0.6; several narrow it down"],
+    [["+", "−", "0"], "zoom the map, fit it"],
+    [["Esc"], "close, or let go of a number"],
+  ];
+  const list = el("dl", {}, rows.map(([signs, says]) => [el("dt", {}, signs.map((one) => (one === "–" ? " – " : el("kbd", {}, one)))), el("dd", {}, says)]));
+  const marks = el("div", { class: "marks" }, legend());
+  const close = el("button", { class: "button primary", value: "close" }, "Close");
+  return el("dialog", { "aria-labelledby": "headwise-keys" }, el("h2", { id: "headwise-keys", class: "title" }, "Keys and marks"), list, marks, el("form", { method: "dialog" }, close));
+}
+
+export { ALONE };

@@ -1,0 +1,28 @@
+/** The one tooltip: what an element's `data-tip` says, on hover, on focus and on touch. */
+
+import { el } from "./dom.js";
+
+export function tips(root) {
+  const tip = el("div", { class: "tip", role: "tooltip", popover: "manual" });
+  root.append(tip);
+  const hide = () => tip.matches(":popover-open") && tip.hidePopover();
+  const show = (target) => {
+    const told = target?.closest?.("[data-tip]");
+    if (!told || !root.contains(told)) return hide();
+    tip.textContent = told.dataset.tip;
+    if (!tip.matches(":popover-open")) tip.showPopover();
+    const at = told.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = tip;
+    const left = Math.max(8, Math.min(innerWidth - width - 8, at.left + at.width / 2 - width / 2));
+    const top = at.bottom + height + 14 < innerHeight ? at.bottom + 6 : Math.max(8, at.top - height - 6);
+    tip.style.setProperty("left", `${left}px`);
+    tip.style.setProperty("top", `${top}px`);
+  };
+  root.addEventListener("pointerover", (event) => show(event.target));
+  root.addEventListener("focusin", (event) => show(event.target));
+  root.addEventListener("focusout", hide);
+  root.addEventListener("pointerleave", hide);
+  root.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  // A canvas has many things under the pointer and tells by itself what to say.
+  return { say: (target, words) => ((target.dataset.tip = words), show(target)), hide };
+}

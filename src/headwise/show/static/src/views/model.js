@@ -1,0 +1,337 @@
+/** Model: a text goes in, all heads attend, W_O joins them, the output comes out. Blue proves the run, red attacks the chosen head. */
+
+import { el, fill } from "../dom.js";
+import { counted, headName, scientific } from "../format.js";
+import { gauge, mark, markOf } from "../marks.js";
+import { blocks } from "../parts/blocks.js";
+import { editList, CANNOT_WRITE } from "../parts/edits.js";
+import { finder } from "../parts/find.js";
+import { Grid, barsOf } from "../parts/grid.js";
+import { isSigned, measuresOf, reach, scaleWord, titleOf, valueText } from "../parts/measures.js";
+import { failureNote, progress, refusalNote, segmented, stage, waiting, wo } from "../parts/note.js";
+import { output, outputTitle } from "../parts/odds.js";
+import { rampBar } from "../parts/ramp-bar.js";
+import { glyph, meaningOf, roleOf, rolesOf } from "../parts/roles.js";
+import { statistics } from "../parts/stats.js";
+import { paintThumb } from "../parts/thumb.js";
+import { tokenList } from "../parts/tokens.js";
+import { runMark } from "../parts/verdicts.js";
+import { SCALES } from "../ramp.js";
+import { smallMap } from "../parts/small-map.js";
+
+const HOLDS = { holds: true, fails: false, refused: null };
+
+export function model(app) {
+  const view = new ModelView(app);
+  return {
+    node: view.node,
+    shown: () => view.refresh(),
+    moved: (state, before) => view.moved(state, before),
+    changed: (what, detail) => view.changed(what, detail),
+    close: () => view.grid.close(),
+  };
+}
+
+class ModelView {
+  constructor(app) {
+    this.app = app;
+    this.blue = el("aside", { class: "rail blue", "aria-label": "blue team" });
+    this.red = el("aside", { class: "rail red", "aria-label": "the chosen head" });
+    this.centre = el("div", { class: "centre" });
+    this.dock = el("div", { class: "dock" });
+    this.node = el("div", { class: "model-view" }, el("div", { class: "columns" }, this.blue, this.centre, this.red), this.dock);
+    this.grid = new Grid(app, { choose: (layer, head) => app.go({ layer, head }, { quietly: true }), open: () => this.open() });
+    this.slots = { input: el("div"), bar: el("div"), heads: el("div", { class: "sub" }), found: el("p", { class: "sub found" }), ramp: el("div"), blocks: el("div"), output: el("div") };
+    this.built = false;
+  }
+
+  open() {
+    this.app.go({ view: "head", zoom: "" });
+  }
+
+  refresh() {
+    const { world } = this.app;
+    if (!world.part) return this.unready();
+    if (!this.built) this.build();
+    this.input();
+    this.bar();
+    this.heads();
+    this.writes();
+    this.result();
+    this.proof();
+    this.chosen();
+  }
+
+  /** No run yet: what is loading, or what went wrong. */
+  unready() {
+    const { world } = this.app;
+    this.built = false;
+    fill(this.centre, this.trouble() ?? waiting(world.facts ? "reading the text" : "asking the server"));
+    fill(this.blue, el("div", { class: "team" }, "Blue team ", el("span", {}, "proof of this run")));
+    fill(this.red, el("div", { class: "team attacks" }, "Red team ", el("span", {}, "attack a head")));
+    fill(this.dock);
+  }
+
+  trouble() {
+    const { world } = this.app;
+    if (world.errors.has("state")) return failureNote(world.errors.get("state"));
+    if (world.errors.has("run")) return el("div", {}, failureNote(world.errors.get("run"), "This text could not be read."), this.editor(true));
+    const chosen = world.model(this.app.chosenModel());
+    if (!chosen) return world.facts && !world.transport.recorded ? failureNote({ message: "No model was given. Start with: headwise serve MODEL" }) : null;
+    if (chosen.state === "failed") return el("div", {}, failureNote({ message: chosen.reason }, `${chosen.name} could not be opened.`), this.opener(chosen, "Try again"));
+    if (chosen.state === "waiting") return el("div", {}, el("p", { class: "note" }, `${chosen.name} has not been opened yet.`), this.opener(chosen, "Open it"));
+    return chosen.state === "loading" ? waiting(`opening ${chosen.name}`) : null;
+  }
+
+  opener(chosen, title) {
+    return el("button", { class: "button", type: "button", on: { click: () => this.app.world.ask("POST", `/api/models/${chosen.id}/open`).catch((failure) => fill(this.centre, failureNote(failure))) } }, title);
+  }
+
+  build() {
+    this.built = true;
+    const { slots } = this;
+    fill(
+      this.centre,
+      stage(1, "Input", [slots.tokensSub = el("span", { class: "sub" }), el("span", { class: "grow" }), this.editButton()], slots.input),
+      stage(2, "Heads attend", slots.heads, slots.bar, slots.found, this.grid.node, slots.ramp),
+      stage(3, ["Concat → ", wo()], (slots.writesSub = el("span", { class: "sub" })), slots.blocks),
+      stage(4, "Output", (slots.outputSub = el("span", { class: "sub" })), slots.output),
+    );
+  }
+
+  // 1: the text
+
+  editButton() {
+    return this.app.world.transport.recorded ? null : el("button", { class: "button", type: "button", on: { click: () => this.edit() } }, "Edit text");
+  }
+
+  input() {
+    const { world, state } = this.app;
+    const { part } = world;
+    if (this.editing) return;
+    fill(this.slots.tokensSub, `${counted(part.queries, "token")}. Choose a token to light its row in every map.`);
+    this.tokens = tokenList(part.query_tokens, state.token, (token) => this.app.go({ token: token === this.app.state.token ? null : token }, { quietly: true }));
+    fill(this.slots.input, world.errors.has("run") ? failureNote(world.errors.get("run")) : null, this.tokens, world.run.notes.map((note) => el("p", { class: "note" }, note)));
+  }
+
+  edit() {
+    this.editing = true;
+    fill(this.slots.input, this.editor());
+    this.slots.input.querySelector("textarea").focus();
+  }
+
+  editor() {
+    const limit = this.app.world.facts?.limits?.text_characters ?? 400000;
+    const area = el("textarea", { class: "field text-field", rows: 4, "aria-label": "text", maxlength: limit, spellcheck: "false" });
+    area.value = this.app.chosenText();
+    const read = () => {
+      const text = area.value;
+      if (!text.trim()) return area.focus();
+      this.editing = false;
+      const known = this.app.world.facts.texts?.find((one) => one.text === text);
+      this.app.world.errors.delete("run");
+      this.app.go({ text: known?.id ?? text, token: null, zoom: "" });
+      if (this.built) this.input();
+    };
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) read();
+      else if (event.key === "Escape") (this.editing = false), this.built && this.input();
+    });
+    const cancel = el("button", { class: "button", type: "button", on: { click: () => ((this.editing = false), this.built && this.input()) } }, "Cancel");
+    return el("div", { class: "editor" }, area, el("div", { class: "buttons" }, el("button", { class: "button primary", type: "button", on: { click: read } }, "Read it"), this.built ? cancel : null, el("span", { class: "sub" }, "Ctrl ↵ reads it")));
+  }
+
+  // 2: the grid
+
+  bar() {
+    const { world, state } = this.app;
+    const measures = measuresOf(world);
+    const select = (name, label, choices) =>
+      el("label", {}, label, el("select", { class: "field", on: { change: (event) => this.app.go({ [name]: event.target.value }, { quietly: true }) } }, choices.map(([value, title]) => el("option", { value, selected: String(state[name]) === value }, title))));
+    const asked = [["importance", "importance"]].filter(([name]) => world.can(name) && !world.importance && world.mayWrite);
+    const colours = [["map", "attention map"], ["role", "role"], ...measures.map((one) => [one.name, titleOf(one.name)]), ...asked];
+    const orders = [["layer", "by layer"], ...measures.map((one) => [one.name, `most ${titleOf(one.name)}`]), ...measures.map((one) => [`-${one.name}`, `least ${titleOf(one.name)}`])];
+    const find = el("input", { class: "field wide", type: "search", placeholder: "find: induction  L12-20  sink>0.6", value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }) } });
+    if (document.activeElement?.dataset?.find === "") return;
+    const parts = world.run.parts.length > 1 ? select("part", "part", world.run.parts.map((one) => [one.name, one.name])) : null;
+    if (parts) parts.querySelector("select").value = world.part.name;
+    const sizes = segmented("size of the heads", [["S", "S", { "aria-label": "small" }], ["M", "M", { "aria-label": "middle" }], ["L", "L", { "aria-label": "large" }]], state.size, (size) => this.app.go({ size }, { quietly: true }));
+    fill(this.slots.bar, el("div", { class: "bar" }, parts, select("colour", "colour", colours), select("order", "order", orders), find, sizes), this.work());
+  }
+
+  /** Long work that was asked for: its progress, and what became of it. */
+  work() {
+    const { world, state } = this.app;
+    const wanted = ["importance", "roles"].map((kind) => world.running(kind)).filter((job) => job && (job.state === "running" || job.error));
+    const shown = wanted.map((job) => (job.state === "running" ? progress(job, () => world.cancel(job)) : failureNote({ message: job.error }, `${job.kind} failed.`)));
+    if (state.colour === "role" && !rolesOf(world) && world.can("roles") && world.mayWrite && !world.running("roles")) {
+      shown.push(el("p", { class: "note" }, "Roles as this text alone tells them. ", el("button", { class: "button small", type: "button", on: { click: () => this.tryRoles() } }, "Try all roles on made-up texts")));
+    }
+    if (world.errors.has("job")) shown.push(failureNote(world.errors.get("job")));
+    return shown;
+  }
+
+  tryRoles() {
+    const { world } = this.app;
+    const model = world.run.model;
+    world.start("roles", { model }, (result) => ((world.roles = { ...result, model }), world.tell("roles"))).catch((failure) => this.jobFailed(failure));
+  }
+
+  importance() {
+    const { world } = this.app;
+    const { run, part } = world;
+    if (world.running("importance")?.state === "running" || world.importance) return;
+    world
+      .start("importance", { run: run.id, part: part.name }, (result) => {
+        if (world.run !== run || world.part !== part) return;
+        world.importance = { data: Float32Array.from(Array.from({ length: part.layers * part.heads }, (_, at) => result.values[Math.floor(at / part.heads)][at % part.heads] ?? NaN)), unit: result.unit };
+        world.tell("importance");
+      })
+      .catch((failure) => this.jobFailed(failure));
+  }
+
+  jobFailed(failure) {
+    this.app.world.errors.set("job", failure);
+    this.bar();
+  }
+
+  heads() {
+    const { world, state } = this.app;
+    const { part } = world;
+    const { pass, errors } = finder(world, state.find);
+    let shown = 0;
+    const all = part.heads_of.reduce((sum, count) => sum + count, 0);
+    for (let layer = 0; layer < part.layers; layer++) for (let head = 0; head < part.heads_of[layer]; head++) shown += pass(layer, head);
+    const keys = new Set(part.key_heads_of);
+    const kv = keys.size === 1 && part.key_heads_of[0] !== part.heads ? `, ${part.key_heads_of[0]} key/value ${part.key_heads_of[0] === 1 ? "head" : "heads"}` : "";
+    fill(this.slots.heads, `${part.layers} layers × ${part.heads} heads${kv} · ${shown === all ? `${all} shown` : `${shown} of ${all} pass`}`);
+    fill(this.slots.found, errors.join("; "));
+    this.grid.refresh({ pass });
+    this.rampLine();
+  }
+
+  rampLine() {
+    const { world, state, theme } = this.app;
+    const { colour } = state;
+    const bars = `bars ${this.grid.down ? "at the left" : "on top"}: mean ${titleOf(barsOf(world, colour))} of a layer`;
+    const failed = ["thumbs", "grid", "writes"].filter((name) => world.errors.has(name)).map((name) => failureNote(world.errors.get(name)));
+    if (colour === "role") {
+      const counts = new Map();
+      for (let layer = 0; layer < world.part.layers; layer++) for (let head = 0; head < world.part.heads_of[layer]; head++) counts.set(roleOf(world, layer, head), (counts.get(roleOf(world, layer, head)) ?? 0) + 1);
+      const listed = [...counts].sort((a, b) => b[1] - a[1]).map(([role, count]) => el("span", { class: "role-count", data: { tip: meaningOf(world, role) } }, glyph(role), ` ${role.replaceAll("_", " ")} ${count}`));
+      return void fill(this.slots.ramp, failed, el("div", { class: "ramp" }, listed));
+    }
+    if (colour === "map") {
+      const cell = world.thumbs?.cell ?? 1;
+      const what = cell > 1 ? `mass of a block of ${cell} × ${cell} tokens, √` : "weight, √ scale";
+      return void fill(this.slots.ramp, failed, rampBar(theme, { words: [what, "· blank: hidden by the mask", `· ${bars}`] }));
+    }
+    const [low, high] = reach(world, colour);
+    const unit = measuresOf(world).find((one) => one.name === colour)?.unit ?? "";
+    const of = isSigned(colour) ? (share) => (Math.sign(2 * share - 1) * Math.sqrt(Math.abs(2 * share - 1)) + 1) / 2 : (share) => (colour === "importance" ? SCALES.sqrt(share) : share);
+    fill(this.slots.ramp, failed, rampBar(theme, { low: valueText(colour, low), high: `${valueText(colour, high)} ${unit}`, kind: isSigned(colour) ? "diverging" : "sequential", of, words: [scaleWord(colour), `· ${bars}`] }));
+  }
+
+  // 3 and 4: what comes out
+
+  writes() {
+    const { world, state } = this.app;
+    const { layer } = state;
+    const { part } = world;
+    const width = world.model(world.run.model)?.head_width;
+    const count = part.heads_of[layer];
+    fill(this.slots.writesSub, `layer ${layer}: ${count} heads${width ? ` × ${width} = ${count * width} columns` : ""}; bar = share of what the layer writes `, runMark(world, "writes", layer));
+    if (world.refusal) return void fill(this.slots.blocks, refusalNote(`${world.refusal} Weights and statistics above stay as they are.`));
+    fill(this.slots.blocks, world.writes ? blocks(this.app, (_, head) => this.app.go({ head }, { quietly: true })) : waiting("multiplying by W_O"));
+  }
+
+  result() {
+    const { world } = this.app;
+    fill(this.slots.outputSub, `${outputTitle(world.run.output.kind)}, as loaded`);
+    fill(this.slots.output, output(world.run, () => runMark(world, "model", null, { focus: false })));
+  }
+
+  // Blue
+
+  proof() {
+    const { world } = this.app;
+    const head = el("div", { class: "team" }, "Blue team ", el("span", {}, "proof of this run"));
+    if (world.errors.has("proof")) return void fill(this.blue, head, failureNote(world.errors.get("proof"), "Not proved."));
+    if (!world.proof) return void fill(this.blue, head, waiting("proving: about four passes"), el("p", { class: "sub" }, "Numbers are shown meanwhile, marked as estimates."));
+    const order = ["widths", "rows", "weights", "hidden", "output", "writes", "slices", "statistics", "model"];
+    const sorted = [...world.proof.verdicts].sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
+    const lines = sorted.map((verdict) => {
+      const exact = verdict.state === "holds" && (verdict.residual === null || verdict.residual === 0);
+      return el(
+        "li",
+        { class: verdict.state === "fails" ? "falls" : "", data: { check: verdict.name, state: verdict.state } },
+        el("div", { class: "said" }, el("span", { class: "code" }, verdict.move ?? "–"), el("span", { class: "words" }, verdict.sentence), mark(markOf(HOLDS[verdict.state]), verdict.residual === null ? (exact ? "exact" : verdict.sentence) : `residual ${scientific(verdict.residual)}, rounding allows ${scientific(verdict.allowed)}${verdict.place ? `\nworst at ${verdict.place}` : ""}`)),
+        verdict.state === "refused" ? null : gauge(verdict.residual, verdict.allowed, { exact }),
+      );
+    });
+    fill(this.blue, head, el("ul", { class: "proof" }, lines), el("p", { class: "sub after" }, `Bar: worst residual of ${counted(world.part.layers, "layer")}. Tick: what rounding allows there.`));
+  }
+
+  // The chosen head, and red
+
+  chosen() {
+    const { app } = this;
+    const { world, state } = app;
+    const { layer, head } = state;
+    const role = roleOf(world, layer, head);
+    const title = el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(layer, head)), el("span", { class: "chip", data: { tip: meaningOf(world, role) } }, glyph(role), role.replaceAll("_", " ")), this.grid.group ? el("span", { class: "chip" }, `kv ${world.keyHead(layer, head)}`) : null);
+    const open = el("button", { class: "button primary", type: "button", on: { click: () => this.open() } }, "Open head", el("kbd", { "aria-hidden": "true" }, "↵"));
+    fill(this.red, title, smallMap(app), statistics(app), el("div", { class: "buttons open" }, open), this.attacks());
+    const canvas = el("canvas", { class: "thumb", "aria-hidden": "true" });
+    if (world.thumbs) paintThumb(canvas, world.thumbs, layer, head, app.theme, "sqrt");
+    fill(this.dock, canvas, el("div", { class: "who" }, el("b", {}, headName(layer, head)), el("span", { class: "sub" }, `${role} · entropy ${valueText("entropy", world.at("entropy", layer, head))}`)), el("button", { class: "button primary", type: "button", on: { click: () => this.open() } }, "Open"));
+  }
+
+  attacks() {
+    const { app } = this;
+    const { world, state } = app;
+    const { layer, head } = state;
+    if (!world.can("edit") || world.transport.recorded) return null;
+    const scale = world.scaled(layer, head);
+    const set = (to) => world.edit("POST", "", { part: world.part.name, layer, head, scale: to });
+    const button = (title, to) => el("button", { class: "button", type: "button", "aria-pressed": String(scale === to), disabled: !world.mayWrite, on: { click: () => set(scale === to ? 1 : to) } }, title);
+    return [
+      el("div", { class: "team attacks within" }, "Red team ", el("span", {}, "attack this head")),
+      el("div", { class: "buttons" }, button(scale === 0 ? "Silenced" : "Silence", 0), button(scale === 2 ? "Doubled" : "Double", 2)),
+      world.mayWrite ? null : el("p", { class: "sub" }, CANNOT_WRITE),
+      world.edits?.edits.length || world.errors.has("edits") ? editList(app).node : null,
+    ];
+  }
+
+  // What changed
+
+  moved(state, before) {
+    const { world } = this.app;
+    if (!world.part || !this.built) return;
+    const changed = (...names) => names.some((name) => state[name] !== before[name]);
+    if (changed("colour") && state.colour === "importance" && !world.importance) this.importance();
+    if (changed("colour", "order", "size")) this.bar();
+    if (changed("colour", "order", "size", "find")) this.heads();
+    if (changed("layer", "head")) {
+      this.grid.place();
+      this.grid.soon();
+      if (changed("layer") || changed("head")) this.writes();
+      this.chosen();
+    }
+    if (changed("token")) {
+      this.tokens.lit(state.token);
+      this.chosen();
+    }
+  }
+
+  changed(what) {
+    const { world } = this.app;
+    if (what === "theme" && this.built) return void (this.grid.soon(), this.rampLine(), this.chosen());
+    if (["run", "models", "reading"].includes(what) || !this.built) return void this.refresh();
+    if (what === "grid" || what === "writes" || what === "importance" || what === "roles") return void this.refresh();
+    if (what === "thumbs") return void (this.grid.soon(), this.rampLine(), this.chosen());
+    if (what === "proof") return void (this.proof(), this.grid.soon(), this.writes(), this.result(), this.chosen());
+    if (what === "edits") return void (this.grid.soon(), this.chosen());
+    if (what === "job" && world.part) this.bar();
+  }
+}

@@ -1,0 +1,305 @@
+/** What the page knows: models, the run that is looked at, its numbers, proof, edits and jobs. Views read it; it tells them what has changed. */
+
+import { Failure, ask } from "./transport.js";
+
+const KEPT = 96; // answers about heads that are kept
+const NO_RUN = { id: null };
+
+export class World {
+  constructor(transport) {
+    this.transport = transport;
+    this.facts = null; // GET /api/state
+    this.session = transport.session ?? null;
+    this.run = null;
+    this.part = null;
+    this.tell = () => {};
+    this.jobs = new Map();
+    this.errors = new Map(); // by what failed: shown in its place
+    this.forget();
+  }
+
+  /** Everything that belongs to one run and part. */
+  forget() {
+    Object.assign(this, { grid: null, writes: null, refusal: null, thumbs: null, importance: null, pending: new Set() });
+    this.cache = new Map();
+    this.errors = new Map();
+  }
+
+  async open() {
+    this.facts = await this.ask("GET", "/api/state");
+    await this.join();
+  }
+
+  async join() {
+    if (!this.transport.session) this.session = (await this.ask("POST", "/api/sessions")).session;
+    this.leave?.();
+    this.leave = this.transport.listen(this.session, (name, data) => this.hear(name, data));
+  }
+
+  ask(method, path, body) {
+    return ask(this.transport, method, path, body);
+  }
+
+  /** A path with the parameters that are given; the session where there is one to name. */
+  path(way, parameters = {}, { session = false } = {}) {
+    const told = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
+    if (session && !this.transport.recorded) told.push(["session", this.session]);
+    return told.length ? `${way}?${told.map(([name, value]) => `${name}=${encodeURIComponent(value).replace(/%3A/g, ":")}`).join("&")}` : way;
+  }
+
+  can(what) {
+    return (this.facts?.can ?? []).includes(what);
+  }
+
+  get mayWrite() {
+    return Boolean(this.facts?.may_write) && !this.transport.recorded;
+  }
+
+  model(id) {
+    return this.facts?.models.find((model) => model.id === id) ?? null;
+  }
+
+  hear(name, data) {
+    if (name === "model") {
+      const at = this.facts.models.findIndex((model) => model.id === data.id);
+      if (at < 0) this.facts.models.push(data);
+      else this.facts.models[at] = { ...this.facts.models[at], ...data };
+      this.tell("models");
+    } else if (name === "job" && this.jobs.has(data.id)) {
+      const job = this.jobs.get(data.id);
+      Object.assign(job, data);
+      this.tell("job", job);
+      if (["done", "failed", "cancelled"].includes(job.state)) this.finish(job);
+    }
+  }
+
+  /** Read a text with a model, and show it as soon as its numbers are there. */
+  async read(model, text) {
+    const wanted = JSON.stringify([model, text]);
+    if (this.wanted === wanted) return;
+    this.wanted = wanted;
+    this.errors.delete("run");
+    this.tell("reading");
+    try {
+      const run = await this.again(() => this.ask("POST", "/api/runs", { session: this.session, model, text }));
+      if (this.wanted !== wanted) return;
+      this.forget();
+      this.run = run;
+      this.proof = null;
+      this.edits = null;
+      this.choose(null);
+    } catch (failure) {
+      if (this.wanted !== wanted) return;
+      this.wanted = null;
+      this.errors.set("run", failure);
+      this.tell("run");
+    }
+  }
+
+  /** A saved file has one run. */
+  async recorded(id) {
+    this.run = await this.ask("GET", `/api/runs/${id}`);
+    this.choose(null);
+  }
+
+  /** One part of several: encoder, decoder, cross-attention. */
+  choose(name) {
+    const part = this.run.parts.find((one) => one.name === name) ?? this.run.parts[0];
+    if (this.part === part) return;
+    const { wanted } = this;
+    this.forget();
+    Object.assign(this, { part, wanted });
+    this.tell("run");
+    this.load("grid", () => this.ofPart("grid"), (grid) => (this.grid = grid));
+    this.load("thumbs", () => this.thumbnails(), (thumbs) => (this.thumbs = thumbs));
+    if (part.writes_refused) this.refusal = part.writes_refused;
+    else this.load("writes", () => this.ofPart("writes"), (writes) => (this.writes = writes));
+    if (!this.proof) this.load("proof", () => this.ask("GET", `/api/runs/${this.run.id}/proof`), (proof) => (this.proof = proof));
+    if (this.can("edit") && !this.transport.recorded) this.load("edits", () => this.ask("GET", this.path(`/api/edits/${this.run.model}`, {}, { session: true })), (edits) => (this.edits = edits));
+  }
+
+  /** The part as a parameter: the first is what is meant by none. */
+  get partName() {
+    return this.part === this.run.parts[0] ? null : this.part.name;
+  }
+
+  ofPart(what, parameters = {}) {
+    return this.ask("GET", this.path(`/api/runs/${this.run.id}/${what}`, { part: this.partName, ...parameters }));
+  }
+
+  /** Load something of this run once; what arrives after the run has changed is dropped. */
+  async load(name, get, keep) {
+    const { run, part } = this;
+    this.pending.add(name);
+    try {
+      const found = await get();
+      if (this.run !== run || (this.part !== part && name !== "proof")) return;
+      keep(found);
+    } catch (failure) {
+      if (this.run !== run) return;
+      if (failure.kind === "WritesRefused" && name === "writes") this.refusal = failure.message;
+      else if (failure.kind === "RunGone") return void this.revive();
+      this.errors.set(name, failure);
+    }
+    this.pending.delete(name);
+    this.tell(name);
+  }
+
+  /** The run was dropped by the server: read the text once more. */
+  revive() {
+    const { model, text } = this.run;
+    this.wanted = null;
+    this.part = null;
+    this.run = { ...NO_RUN, ...this.run };
+    return this.read(model, text);
+  }
+
+  /** Do it; when the session has ended meanwhile, begin another and do it again. */
+  async again(act) {
+    try {
+      return await act();
+    } catch (failure) {
+      if (![404, 410].includes(failure.status) || this.transport.recorded || failure.kind === "NotFound" && !/session/i.test(failure.message)) throw failure;
+      await this.join();
+      return act();
+    }
+  }
+
+  /** Thumbnails of every layer, in slices where texts are long, put together. */
+  async thumbnails() {
+    const { part } = this;
+    const cells = part.queries * part.keys * part.heads;
+    const step = Math.max(1, Math.min(part.layers, Math.floor(6e7 / cells)));
+    if (step >= part.layers || this.transport.recorded) return atlas(await this.ofPart("thumbnails"), part.layers);
+    let whole = null;
+    for (let first = 0; first < part.layers; first += step) {
+      const some = await this.ofPart("thumbnails", { first, count: Math.min(step, part.layers - first) });
+      if (this.part !== part) return null;
+      whole ??= emptyAtlas(some, part.layers);
+      whole.data.set(some.arrays.mass.data, first * whole.heads * whole.rows * whole.columns);
+      whole.layersThere = first + some.arrays.mass.shape[0];
+      this.thumbs = whole;
+      this.tell("thumbs");
+    }
+    return whole;
+  }
+
+  /** An answer about one head, kept for the next look. */
+  about(key, get) {
+    const full = `${this.run.id} ${this.part.name} ${key}`;
+    if (!this.cache.has(full)) {
+      const promise = get();
+      this.cache.set(full, promise);
+      promise.catch((failure) => {
+        this.cache.delete(full);
+        if (failure.kind === "RunGone") this.revive();
+      });
+      if (this.cache.size > KEPT) this.cache.delete(this.cache.keys().next().value);
+    }
+    return this.cache.get(full);
+  }
+
+  head(layer, head) {
+    return this.about(`head ${layer} ${head}`, () => this.ofPart(`heads/${layer}/${head}`));
+  }
+
+  /** Exact weights of a rectangle; all where no range is given. Hidden is −1. */
+  async weights(layer, head, rows = null, keys = null) {
+    const range = (r) => (r ? `${r[0]}:${r[1]}` : null);
+    const found = await this.about(`weights ${layer} ${head} ${rows} ${keys}`, () => this.ofPart(`weights/${layer}/${head}`, { rows: range(rows), keys: range(keys) }));
+    return found.arrays.weights;
+  }
+
+  tile(layer, head, level, column, row, pool = null) {
+    return this.ofPart(`tiles/${layer}/${head}/${level}/${column}/${row}`, { pool });
+  }
+
+  /** The means of a measure over tokens, a number a head: {data, shape} or null. */
+  measure(name) {
+    if (name === "importance") return this.importance;
+    return this.grid?.arrays[name] ?? this.writes?.arrays[name] ?? null;
+  }
+
+  at(name, layer, head) {
+    const found = this.measure(name);
+    return found ? found.data[layer * this.part.heads + head] : NaN;
+  }
+
+  keyHead(layer, head) {
+    const { heads_of: heads, key_heads_of: keys } = this.part;
+    return Math.floor(head / (heads[layer] / keys[layer]));
+  }
+
+  /** Start a long work; its progress comes as events. */
+  async start(kind, body, done) {
+    const job = { ...(await this.again(() => this.ask("POST", "/api/jobs", { session: this.session, kind, ...body }))), whenDone: done };
+    this.jobs.set(job.id, job);
+    this.tell("job", job);
+    // A job may have ended before its first event could be heard.
+    const now = await this.ask("GET", `/api/jobs/${job.id}`);
+    if (now.state !== "running" && !job.finished) {
+      Object.assign(job, now);
+      this.finish(job);
+    }
+    return job;
+  }
+
+  async finish(job) {
+    if (job.finished) return;
+    job.finished = true;
+    if (job.state === "done") {
+      const { result } = job.result !== undefined ? job : await this.ask("GET", `/api/jobs/${job.id}`);
+      job.whenDone(result);
+    }
+    this.tell("job", job);
+  }
+
+  cancel(job) {
+    return this.ask("DELETE", `/api/jobs/${job.id}`);
+  }
+
+  running(kind) {
+    return [...this.jobs.values()].reverse().find((job) => job.kind === kind);
+  }
+
+  // Edits, held by the server.
+
+  async edit(method, way = "", body = null, parameters = null) {
+    const path = `/api/edits/${this.run.model}${way}`;
+    try {
+      this.edits = await this.ask(method, parameters ? this.path(path, parameters, { session: true }) : path, body ? { session: this.session, ...body } : undefined);
+      this.errors.delete("edits");
+    } catch (failure) {
+      this.errors.set("edits", failure);
+    }
+    this.tell("edits");
+  }
+
+  scaled(layer, head) {
+    return this.edits?.edits.find((edit) => edit.layer === layer && edit.head === head && edit.part === this.part.name)?.scale ?? 1;
+  }
+
+  effect() {
+    return this.ask("GET", this.path(`/api/runs/${this.run.id}/effect`, {}, { session: true }));
+  }
+
+  dose(layer, head) {
+    const others = JSON.stringify((this.edits?.edits ?? []).filter((edit) => edit.layer !== layer || edit.head !== head || edit.part !== this.part.name));
+    return this.about(`dose ${layer} ${head} ${others}`, () => this.ask("GET", this.path(`/api/runs/${this.run.id}/dose/${layer}/${head}`, { part: this.partName }, { session: true })));
+  }
+
+  close() {
+    this.leave?.();
+  }
+}
+
+function emptyAtlas(some, layers) {
+  const [, heads, rows, columns] = some.arrays.mass.shape;
+  return { layers, heads, rows, columns, cell: some.cell, layersThere: 0, data: new Uint8Array(layers * heads * rows * columns) };
+}
+
+function atlas(found, layers) {
+  return { ...emptyAtlas(found, layers), data: found.arrays.mass.data, layersThere: layers };
+}
+
+export { Failure };
