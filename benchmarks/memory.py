@@ -7,27 +7,28 @@ import sys
 from benchmarks.pairs import Report, machine
 
 PROBE = """
-import json, resource, sys, torch
+import json, sys, torch
+from benchmarks.peak import forget, peak
 from torch.nn.functional import scaled_dot_product_attention
 from headwise.attention.attend import attend
 which, heads, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 query, key, value = (torch.randn(1, heads, length, 64) for _ in range(3))
 warm = torch.randn(1, heads, 64, 64)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 run = {
     "sdpa": lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True),
     "stream": lambda q, k, v: attend(q, k, v, causal=True, statistics="all", backend="stream"),
     "default": lambda q, k, v: attend(q, k, v, causal=True, statistics="all"),
 }[which]
 run(warm, warm, warm)
-before = peak()
+before = forget()
 kept = run(query, key, value)
 print(json.dumps(peak() - before))
 """
 
 # A run keeps queries, keys, what W_O reads and one number a row; T5's bias by distance is kept by diagonal. Its T x S plane alone would be 4 · H · T² bytes.
 MODEL = """
-import json, resource, sys, torch
+import json, sys, torch
+from benchmarks.peak import forget, peak
 import headwise as hw
 from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 which, length = sys.argv[1], int(sys.argv[2])
@@ -40,10 +41,9 @@ hf = {
     "T5": lambda: T5ForConditionalGeneration(T5Config(d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_size=97)),
 }[which]().eval()
 model = hw.open_model(hf)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 given = lambda n: {"input_ids": torch.randint(3, 97, (1, n))} | ({"decoder_input_ids": torch.randint(3, 97, (1, n))} if which == "T5" else {})
 model.run(given(2048))
-before = peak()
+before = forget()
 run = model.run(given(length))
 run.weights(1, 3, slice(length - 1, length), part=next(iter(run.parts)))
 print(json.dumps(peak() - before))

@@ -10,7 +10,8 @@ import headwise as hw
 from benchmarks.pairs import Pair, Report, machine, paired
 
 PROBE = """
-import json, resource, sys, torch
+import json, sys, torch
+from benchmarks.peak import forget, peak
 import headwise as hw
 which, length = sys.argv[1], int(sys.argv[2])
 model = hw.open_model("demo:smollm2")
@@ -21,9 +22,9 @@ if which != "run":
 run = (lambda x: model.run(x)) if which == "run" else (lambda x: model.hf(**x, output_attentions=which == "eager"))
 with torch.no_grad():
     run(warm)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = forget()
     kept = run(ids)
-print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+print(json.dumps(peak() - before))
 """
 
 
