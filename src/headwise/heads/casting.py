@@ -1,0 +1,199 @@
+"""`hw.roles`: which heads play which roles."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.heads import prose
+from headwise.heads.evidence import Evidence, gather
+from headwise.heads.maps import layer_weights
+from headwise.heads.material import Aligned, Material
+from headwise.heads.playbill import playbill
+from headwise.heads.pronouns import read_gap, read_winobias
+from headwise.heads.reading import drawn, frame
+from headwise.heads.role import Role
+from headwise.heads.roles import roles as known
+from headwise.heads.sentences import read_conllu
+from headwise.heads.verdict import MARGIN, Verdict, judge
+
+if TYPE_CHECKING:
+    import xarray
+
+    from headwise.models.model import Model
+    from headwise.models.run import Run
+
+Tell = Callable[[str, int, int], None]  # what, how many of it are done, how many there are
+JOINED = 8  # sentences that are read as one text, for roles that need no grammar
+FEWEST_TEXTS, FEWEST = 8, 40  # texts and questions: a task with less is left out
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a model showed of one role: a verdict on each task, and why there is none on others."""
+
+    name: str
+    part: str
+    verdicts: Mapping[str, Verdict]
+    left_out: Mapping[str, str]
+
+
+def roles(
+    model: "Model",
+    roles: str | Iterable[str] = "all",
+    *,
+    texts: Sequence[str] = (),
+    conllu: str | Path | None = None,
+    gap: str | Path | None = None,
+    winobias: str | Path | Sequence[str | Path] = (),
+    aligned: Sequence[Aligned] = (),
+    part: str | None = None,
+    limit: int = 400,
+    margin: float = MARGIN,
+    seed: int = 0,
+    tell: Tell = lambda what, done, total: None,
+) -> "xarray.Dataset":
+    """Find out which heads play which roles.
+
+    Every head answers questions of where a token should look. The head that answers best on one half of the texts is judged on
+    the other half, against the simpler rule that was best on the first: it plays the role if the lower end of the interval of
+    its lead lies above `margin`. Intervals are bootstrap intervals over texts, 95 %.
+
+    Args:
+        model: as `open_model` gives it.
+        roles: names, "all", or "grammar:nsubj" for one relation; `headwise.heads.roles.roles()` lists them.
+        texts: of any length, the first 512 tokens of each; plain English made at random when absent.
+        conllu: a file of parsed sentences, for "grammar"; its sentences are the texts, too, where none are given.
+        gap: a file in the format of GAP, for "coreference".
+        winobias: one or more files in the format of WinoBias, likewise.
+        aligned: pairs of tokens that belong together, for "alignment"; see `headwise.heads.alignments`.
+        part: which attention of the model, where it has several.
+        limit: texts for each role, at most.
+        margin: by how much a head must beat the baseline.
+        seed: of what is drawn at random.
+        tell: told of the progress.
+
+    Returns:
+        A Dataset. By task, layer and head: `score`, `low`, `high`, and `gain` over the baseline with `gain_low`, `gain_high`. By task: `found`,
+        `best_layer`, `best_head`, `held` (its score on the other half), `baseline`, `held_gain`, each with `_low` and `_high`; `rule` (the baseline's name),
+        `texts`, `questions`. By layer and head: `role`, the task of the surest lead, or "none". `attrs["left_out"]` says what could not be asked, and why.
+
+    Raises:
+        ArgumentError: no such role; material that is missing, broken or too little for a role asked by name.
+
+    Example:
+        >>> from headwise.models.open import open_model
+        >>> from transformers import BertConfig, BertModel
+        >>> model = open_model(BertModel(BertConfig(hidden_size=12, num_attention_heads=3, num_hidden_layers=2, intermediate_size=8, vocab_size=200)))
+        >>> found = roles(model, "induction", limit=12)
+        >>> found.score.shape, found.found.values.tolist(), str(found.role.values[0, 0])
+        ((1, 2, 3), [False], 'none')
+    """
+    asked = _asked(roles)
+    for name, number in (("limit", limit), ("seed", seed)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ArgumentError(f"{name} must be a whole number from 0, got {number!r}. Pass 400, say.")
+    sentences = read_conllu(conllu) if conllu is not None else ()
+    pronouns = [*(read_gap(gap) if gap is not None else ()), *read_winobias([winobias] if isinstance(winobias, str | Path) else winobias)]
+    texts = list(texts) or [" ".join(sentence.text for sentence in sentences[i : i + JOINED]) for i in range(0, len(sentences), JOINED)]
+    material = Material(texts, sentences, pronouns, aligned, limit=limit, seed=seed)
+    probe = _probe(model, material)
+    scenes = []
+    for name, relations in asked.items():
+        where = _part(probe, known()[name], part)
+        fit = replace(material, relations=relations, ahead=_sees_ahead(probe, where))
+        scene = _played(model, name, fit, where, margin, tell)
+        if not scene.verdicts and name in _named(roles):
+            raise ArgumentError(f"{name} must have something to be judged by, got this: {_listed(scene.left_out)}.")
+        missing = [relation for relation in relations if not any(relation in task for task in scene.verdicts)]
+        if missing:
+            raise ArgumentError(f"grammar must be of relations that the sentences have, got {missing[0]!r}: {_listed(scene.left_out)}. Choose another.")
+        scenes.append(scene)
+    return _dataset(model, scenes, probe, part, margin)
+
+
+def _named(asked: str | Iterable[str]) -> set[str]:
+    """The roles that were asked for by name."""
+    return {word.partition(":")[0] for word in ([asked] if isinstance(asked, str) else asked) if word != "all"}
+
+
+def _asked(asked: str | Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The roles, each with the relations of grammar that it is asked about."""
+    if not isinstance(asked, Iterable):
+        raise ArgumentTypeError(f"roles must be 'all' or names, got {asked!r}. Pass a list of names.")
+    found: dict[str, tuple[str, ...]] = {}
+    for word in [asked] if isinstance(asked, str) else asked:
+        name, _, relation = word.partition(":")
+        if name not in known() and word != "all":
+            raise ArgumentError(f"roles must be 'all' or among {', '.join(known())}, got {word!r}. Correct the name.")
+        if relation and name != "grammar":
+            raise ArgumentError(f"roles must name a relation for grammar only, got {word!r}. Write {name!r}.")
+        for one in known() if word == "all" else (name,):
+            found[one] = (*found.get(one, ()), *((relation,) if relation else ()))
+    return found
+
+
+def _probe(model: "Model", material: Material) -> "Run":
+    """A short run, which shows what parts the model has and whether it sees ahead."""
+    if material.aligned:
+        return model.run(material.aligned[0].what, statistics=())
+    if model.tokenizer is not None:
+        return model.run(prose.text(material.random(), 2), statistics=())
+    around = frame(model)
+    return model.run(around.around(drawn(material.random(), around, 9)), statistics=())
+
+
+def _part(probe: "Run", role: Role, part: str | None) -> str:
+    """The part that a role is about: the one asked for; else the first to another sequence for a role that needs one, the first to its own for others."""
+    parts = list(probe.parts)
+    if part is not None and part not in parts:
+        raise ArgumentError(f"part must be one of {', '.join(parts)} in this model, got {part!r}. Choose one.")
+    if part is not None or len(parts) == 1:
+        return part or parts[0]
+    return next((name for name in parts if ("cross" in name) == role.cross), parts[0])
+
+
+def _sees_ahead(probe: "Run", part: str) -> bool:
+    """Whether any head looks at what comes after."""
+    layers = probe.statistics_of(part).sizes["layer"]
+    return any(bool((layer_weights(probe, layer, part).triu(1) > 0).any()) for layer in range(layers))
+
+
+def _played(model: "Model", name: str, material: Material, part: str, margin: float, tell: Tell) -> Scene:
+    """Ask, and judge what was asked often enough."""
+    role = known()[name]
+    if role.needs and not getattr(material, role.needs):
+        return Scene(name, part, {}, {name: f"no {role.needs} were given"})
+    try:
+        readings = list(role.read(model, material))
+    except ModelError as error:
+        return Scene(name, part, {}, {name: str(error)})
+    done = count(1)
+    evidence = gather(model, readings, role.hit, part, lambda: tell(name, next(done), len(readings)))
+    enough = {task: found for task, found in evidence.items() if len(found.counts) >= FEWEST_TEXTS and found.counts.sum() >= FEWEST}
+    few = {f"{name}: {task}": _too_few(found) for task, found in evidence.items() if task not in enough}
+    left_out = few or ({} if enough else {name: "the texts hold no instance of it"})
+    return Scene(name, part, {f"{name}: {task}": judge(found, margin, material.seed) for task, found in sorted(enough.items())}, left_out)
+
+
+def _too_few(found: Evidence) -> str:
+    return f"{int(found.counts.sum())} instances in {len(found.counts)} texts, of {FEWEST} in {FEWEST_TEXTS} that are needed"
+
+
+def _listed(left_out: Mapping[str, str]) -> str:
+    return "; ".join(f"{task}: {reason}" for task, reason in list(left_out.items())[:3]) or "nothing"
+
+
+def _dataset(model: "Model", scenes: Sequence[Scene], probe: "Run", part: str | None, margin: float) -> "xarray.Dataset":
+    """The tasks of one part: that of most of the scenes, where roles are about several."""
+    parts = [scene.part for scene in scenes if scene.verdicts]
+    left_out = {task: reason for scene in scenes for task, reason in scene.left_out.items()}
+    if not parts:
+        raise ArgumentError(f"roles must be ones that this model can be asked about, got none of them: {_listed(left_out)}.")
+    shown = part or max(parts, key=parts.count)
+    verdicts = {task: (scene.name, verdict) for scene in scenes if scene.part == shown for task, verdict in scene.verdicts.items()}
+    left_out |= {scene.name: f"it is about {scene.part}: pass part={scene.part!r}" for scene in scenes if scene.verdicts and scene.part != shown}
+    found = playbill(verdicts, probe.statistics_of(shown)["layer_name"].values.tolist(), margin)
+    return found.assign_attrs(model=model.name, part=shown, margin=margin, left_out=left_out, notes=list(probe.notes))

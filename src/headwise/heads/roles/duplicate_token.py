@@ -1,0 +1,14 @@
+"""Looking at the same token, the last time."""
+
+from functools import partial
+
+from headwise.heads.role import Role
+from headwise.heads.roles._repeats import asked
+
+ENTRY = Role(
+    definition="from a token that was there before looks at its earlier self",
+    source="Wang et al. 2022, duplicate token heads; here with random lengths",
+    baseline="the best fixed offset; the same weight everywhere",
+    hit=False,
+    read=partial(asked, task="the same token, earlier", behind=0),
+)

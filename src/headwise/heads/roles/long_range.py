@@ -1,0 +1,35 @@
+"""Looking far away."""
+
+from collections.abc import Iterator
+
+import torch
+
+from headwise.heads.guesses import uniform, visible
+from headwise.heads.material import Material
+from headwise.heads.reading import texts
+from headwise.heads.role import Questions, Reading, Role
+
+AWAY = (32, 128)  # tokens
+
+
+def read(model, material: Material) -> Iterator[Reading]:
+    for text in texts(model, material):
+        length = len(text.tokens)
+        yield Reading(text.given, [_beyond(away, length, material.ahead) for away in AWAY if length > 2 * away])
+
+
+def _beyond(away: int, length: int, ahead: bool) -> Questions:
+    query = torch.arange(2 * away, length)
+    key = torch.arange(length)
+    among = visible(query, length, ahead) & (key > 0)  # what rests on the first token is a sink and reads nothing
+    right = ((key - query[:, None]).abs() > away) & among
+    return Questions(f"beyond {away} tokens", query, right, among, {"uniform": uniform(right, among)})
+
+
+ENTRY = Role(
+    definition="looks more than so many tokens away, the first token left out",
+    source="Jiang et al. 2023 and others: mass by distance",
+    baseline="the same weight for every token that it sees",
+    hit=False,
+    read=read,
+)

@@ -1,0 +1,41 @@
+"""Looking at what stands between: special tokens behind the first, punctuation, line breaks."""
+
+from collections.abc import Iterator
+
+import torch
+
+from headwise.heads.guesses import uniform, visible
+from headwise.heads.material import Material
+from headwise.heads.reading import texts
+from headwise.heads.role import Questions, Reading, Role
+
+MARKS = frozenset(".,;:!?")
+
+
+def read(model, material: Material) -> Iterator[Reading]:
+    special = set(getattr(model.tokenizer, "all_special_ids", ()))
+    for text in texts(model, material):
+        length = len(text.tokens)
+        query = torch.arange(1, length)
+        among = visible(query, length, material.ahead)
+        kinds = {
+            "special tokens": [place > 0 and int(token) in special for place, token in enumerate(text.ids)],
+            "punctuation": [place > 0 and token.strip() in MARKS for place, token in enumerate(text.tokens)],
+        }
+        yield Reading(text.given, [_on(name, torch.tensor(marks), query, among) for name, marks in kinds.items() if any(marks)])
+
+
+def _on(name: str, marks, query, among) -> Questions:
+    right = marks & (torch.arange(len(marks)) != query[:, None])  # a mark that looks at itself is another role
+    asked = (right & among).any(1)
+    query, right, among = query[asked], right[asked], among[asked]
+    return Questions(name, query, right, among, {"uniform": uniform(right, among)})
+
+
+ENTRY = Role(
+    definition="looks at separators: special tokens but for the first, or punctuation",
+    source="Clark et al. 2019, sections 3.2 and 3.3",
+    baseline="the same weight for every token that it sees",
+    hit=False,
+    read=read,
+)
