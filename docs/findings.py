@@ -10,7 +10,7 @@ import torch
 from headwise.subjects.check import check
 from headwise.subjects.find import peers
 from headwise.subjects.report import Report
-from headwise.subjects.telling import sides, sizes, tensors
+from headwise.subjects.telling import facts
 
 HEAD = """# Findings
 
@@ -29,11 +29,8 @@ def section(name: str, report: Report) -> str:
         return "\n".join([*lines, "Nothing was found.", ""])
     for failure in report.failures:
         lines += [f"### {failure.severity}: {failure.statement}", "", failure.finding.why, "", "| | |", "| --- | --- |"]
-        rows = {"input": sizes(failure.finding.problem), **tensors(failure.finding.problem), **sides(failure)}
-        if failure.likely is not None:
-            rows |= {"looks like": f"{failure.likely.lie} (`{failure.likely.attack}`)", "threads": ", ".join(failure.likely.threads)}
-        rows["falls too"] = ", ".join(failure.also)
-        lines += [f"| {row} | {value.replace('|', '/')} |" for row, value in rows.items() if value]
+        rows = {name: value for name, value in facts(failure).items() if name not in ("why", "smallest")}
+        lines += [f"| {row} | {value.replace('|', '/')} |" for row, value in rows.items()]
         lines += ["", f"Shown again by `headwise check {name} --level {report.level}`.", ""]
     return "\n".join(lines)
 

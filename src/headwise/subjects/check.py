@@ -2,7 +2,9 @@
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any
@@ -24,6 +26,7 @@ from headwise.subjects.function import Found
 from headwise.subjects.laws import laws
 from headwise.subjects.likeness import Likely, likely
 from headwise.subjects.paste import pasted
+from headwise.subjects.probing import Stated
 from headwise.subjects.progress import Progress, progress
 from headwise.subjects.remote import distant
 from headwise.subjects.report import Failure, Report
@@ -94,6 +97,11 @@ class Trial:
     tried: dict[str, int] = field(default_factory=dict)
     fallen: dict[str, list[Fall]] = field(default_factory=dict)
 
+    @property
+    def view(self) -> str:
+        """Which of several subjects that stand for one: a module as a layer, a model, an opset."""
+        return f"{self.watched.name}, as a layer" if self.watched.level == "layer" else self.watched.name
+
 
 def check(
     subject: Any,
@@ -103,6 +111,7 @@ def check(
     device: str | None = None,
     timeout: float | None = None,
     arguments: Mapping[str, Any] | None = None,
+    told: Progress | None = None,
 ) -> Report:
     """Try to prove an attention wrong, and say on which smallest input it is.
 
@@ -115,6 +124,7 @@ def check(
         device: where tensors are to lie.
         timeout: seconds that a call may take. The subject then runs in a process of its own, which may also die.
         arguments: with which a class or a peer is made.
+        told: is called with what is being done, step by step; a bar on the terminal where there is none.
 
     Raises:
         ArgumentError, ArgumentTypeError: the subject is nothing that can be checked, or an argument is none.
@@ -136,16 +146,16 @@ def check(
     name = subject if isinstance(subject, str) else named(subject)
     declared = declarations(conventions)
     near = {"arguments": dict(arguments or {}), "declared": declared, "dtype": dtype, "device": device}
-    with distant(subject, timeout, near) as founds, progress(name) as told:
-        trials = [_judge(found, level, told) for found in founds]
-        failures = _once(failure for trial in trials for failure in _failures(trial, name, level, dict(arguments or {}), told))
+    with distant(subject, timeout, near) as founds, progress(name) if told is None else nullcontext(told) as tell:
+        trials = [_judge(found, level, tell) for found in founds]
+        failures = _once(failure for trial in trials for failure in _failures(trial, name, level, dict(arguments or {}), tell))
     held = _merged({law: count for law, count in trial.tried.items() if law not in trial.fallen} for trial in trials)
     fallen = {failure.law for failure in failures} | {law for failure in failures for law in failure.also}
     return Report(
         subject=name,
         level=level,
         versions=versions(subject),
-        conventions=tuple({stated.name: stated for trial in trials for stated in trial.found.conventions}.values()),
+        conventions=_conventions(trials),
         findings=tuple(failures),
         held={law: count for law, count in held.items() if law not in fallen},
         not_tested=_untested(trials),
@@ -215,17 +225,28 @@ def _failures(trial: Trial, name: str, level: Level, arguments: Mapping[str, Any
         yield Failure(fall.law, "" if fall.law in MANNERS else law.code, statement, fall.finding, why, looks_like, tuple(also), test)
 
 
-def _once(failures: Iterable[Failure]) -> list[Failure]:
-    """Without what was seen again in another view of the same module."""
-    found: dict[tuple, Failure] = {}
-    seen: list[Failure] = []
-    for failure in failures:
-        problem = failure.finding.problem
-        key = (failure.law, failure.severity, frozenset(problem.options), type(problem))
-        if not any(key[:3] == other[:3] and key[3] != other[3] for other in found):
-            found[key] = failure
-            seen.append(failure)
-    return seen
+def _once(failures: Iterable[tuple[Trial, Failure]]) -> list[Failure]:
+    """What is seen in several views of a subject told once, with the views that it was seen in."""
+    seen: list[tuple[tuple, list[str], Failure]] = []
+    for trial, failure in failures:
+        kind, view = (failure.law, failure.severity, frozenset(failure.finding.problem.options)), trial.view
+        known = next((views for other, views, _ in seen if other == kind and view not in views), None)
+        if known is None:
+            seen.append((kind, [view], failure))
+        else:
+            known.append(view)
+    several = len({view for _, views, _ in seen for view in views}) > 1
+    return [replace(failure, seen_in=tuple(views)) if several else failure for _, views, failure in seen]
+
+
+def _conventions(trials: list[Trial]) -> tuple[Stated, ...]:
+    """Each convention once, where all views of a subject have it; else once for each view."""
+    found: dict[tuple[str, Any], Stated] = {}
+    for trial in trials:
+        for stated in trial.found.conventions:
+            found.setdefault((stated.name, stated.value), replace(stated, of=trial.view))
+    values = Counter(name for name, _ in found)
+    return tuple(stated if values[stated.name] > 1 else replace(stated, of="") for stated in found.values())
 
 
 def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from html import escape
 
-from headwise.proof.problem import Problem
 from headwise.subjects.report import Failure, Report
-from headwise.subjects.telling import headline, sides, sizes, tensors
+from headwise.subjects.telling import facts, headline, in_view
 
 STYLE = """
 :root { --page: #f6f6f4; --panel: #fff; --ink: #1a1c20; --ink2: #50555e; --line: #e2e2de; --red: #b4370f; --blue: #1b5fb8 }
@@ -24,7 +23,7 @@ a { color: var(--blue) }
 def to_html(report: Report) -> str:
     """The verdict, every failure with its smallest input and test, conventions, what was not tested."""
     verdict = "passed" if report.passed else "failed"
-    conventions = {stated.name: f"{stated.value} ({stated.known}): {stated.meaning}" for stated in report.conventions}
+    conventions = {f"{stated.name}{in_view(stated)}": f"{stated.value} ({stated.known}): {stated.meaning}" for stated in report.conventions}
     parts = [
         f'<h1 class="{verdict}">{escape(headline(report))}</h1>',
         f"<p>{escape(', '.join(f'{name} {version}' for name, version in report.versions.items()))}</p>",
@@ -38,15 +37,8 @@ def to_html(report: Report) -> str:
 
 
 def _failure(n: int, failure: Failure) -> str:
-    problem: Problem = failure.finding.problem
-    rows = {"input": sizes(problem), **tensors(problem), **sides(failure), "why": failure.finding.why, "smallest": failure.smallest}
-    if failure.likely is not None:
-        rows["looks like"] = f"{failure.likely.lie} ({failure.likely.attack})"
-        rows["thread"] = " ".join(failure.likely.threads)
-    if failure.also:
-        rows["falls too"] = ", ".join(failure.also)
     title = f"{n}. {failure.severity} {failure.code}: {failure.statement}"
-    return f'<article class="fail"><h2>{escape(title)}</h2>{_table(rows)}<pre>{escape(failure.test)}</pre></article>'
+    return f'<article class="fail"><h2>{escape(title)}</h2>{_table(facts(failure))}<pre>{escape(failure.test)}</pre></article>'
 
 
 def _section(title: str, rows: Mapping[str, str]) -> str:

@@ -54,11 +54,13 @@ class Stated:
         name: field of `Conventions`.
         value: of the field.
         known: "declared" by the caller, "documented" by the peer, "probed", or "unclear": no meaning that is known fits what came.
+        of: one of several views of a subject, where they differ; "" for all.
     """
 
     name: str
     value: Any
     known: Literal["declared", "documented", "probed", "unclear"]
+    of: str = ""
 
     @property
     def meaning(self) -> str:

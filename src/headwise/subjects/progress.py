@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 2.0
-Progress = Callable[[str], None]
+Progress = Callable[[str], object]
 
 
 @contextmanager

@@ -26,6 +26,7 @@ class Failure:
         likely: the fault by name, where an attack gives the same numbers.
         also: other laws that fall with it.
         test: a test function to be pasted, which fails until the fault is mended.
+        seen_in: the views of the subject that have it, where there are several: a model, an opset, a layer.
     """
 
     law: str
@@ -36,6 +37,7 @@ class Failure:
     likely: Likely | None
     also: tuple[str, ...]
     test: str
+    seen_in: tuple[str, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -60,6 +62,7 @@ class Failure:
             "smallest": self.smallest,
             "looks_like": None if self.likely is None else {"attack": self.likely.attack, "lie": self.likely.lie, "threads": list(self.likely.threads)},
             "also": list(self.also),
+            "seen_in": list(self.seen_in),
             "test": self.test,
         }
 
@@ -108,7 +111,7 @@ class Report:
             "level": self.level,
             "passed": self.passed,
             "versions": dict(self.versions),
-            "conventions": [{"name": s.name, "value": s.value, "known": s.known, "meaning": s.meaning} for s in self.conventions],
+            "conventions": [{"name": s.name, "value": s.value, "known": s.known, "meaning": s.meaning, "of": s.of} for s in self.conventions],
             "failures": [failure.to_plain() for failure in self.failures],
             "noted": [finding.to_plain() for finding in self.findings if finding.severity == "convention"],
             "held": dict(self.held),

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from headwise.axes import Tensor
+from headwise.proof.answer import How
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.written import written
+from headwise.subjects.probing import Stated
 from headwise.subjects.report import Failure, Report
 
 SHOWN = 64  # numbers of a tensor that are worth printing
@@ -43,7 +45,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from (f"  {finding.law}: {finding.statement} {finding.finding.why}" for finding in noted)
     if report.conventions:
         yield from ("", "conventions, no failures")
-        yield from (f"  {stated.name} = {stated.value}  ({stated.known}) {stated.meaning}" for stated in report.conventions)
+        yield from (f"  {stated.name} = {stated.value}  ({stated.known}) {stated.meaning}{in_view(stated)}" for stated in report.conventions)
     if report.not_tested:
         yield from ("", "not tested")
         yield from (f"  {name}: {why}" for name, why in report.not_tested.items())
@@ -52,16 +54,37 @@ def _lines(report: Report) -> Iterator[str]:
 def _failure(n: int, failure: Failure) -> Iterator[str]:
     code = f" {failure.code}" if failure.code else ""
     yield f"{n}. {failure.severity}{code}: {failure.statement}"
-    rows = {"input": sizes(failure.finding.problem), **tensors(failure.finding.problem), **sides(failure)}
-    rows |= {"why": failure.finding.why, "smallest": failure.smallest}
-    if failure.likely is not None:
-        rows["looks like"] = f"{failure.likely.lie} ({failure.likely.attack})"
-        rows |= {"thread": "  ".join(failure.likely.threads)} if failure.likely.threads else {}
-    if failure.also:
-        rows["falls too"] = ", ".join(failure.also)
+    rows = facts(failure)
     yield from (f"   {name:<11}{value}" for name, value in rows.items())
     yield "   test"
     yield from (f"      {line}".rstrip() for line in failure.test.splitlines())
+
+
+def facts(failure: Failure) -> dict[str, str]:
+    """All that is to be known of a failure but its test, by the word in front of it."""
+    found, likely = failure.finding, failure.likely
+    rows = {"input": sizes(found.problem), "called": asked(found.how), **tensors(found.problem), **sides(failure)}
+    rows |= {"why": found.why, "smallest": failure.smallest, "falls too": ", ".join(failure.also), "seen in": "; ".join(failure.seen_in)}
+    if likely is not None:
+        rows |= {"looks like": f"{likely.lie} ({likely.attack})", "thread": "  ".join(likely.threads)}
+    return {name: value for name, value in rows.items() if value}
+
+
+def asked(how: How) -> str:
+    """How the subject was called, where that is not the plainest way."""
+    said = {
+        "by the path " + repr(how.path): how.path,
+        "with weights": how.weights,
+        "in training": how.training,
+        "for gradients": how.upstream is not None,
+        "with gradients enabled": how.grad and how.upstream is None,
+    }
+    return ", ".join(words for words, so in said.items() if so)
+
+
+def in_view(stated: Stated) -> str:
+    """Of which view a convention is, where it is not of all."""
+    return f" [{stated.of}]" if stated.of else ""
 
 
 def sizes(problem: Problem | LayerProblem) -> str:

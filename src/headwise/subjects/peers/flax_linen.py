@@ -1,14 +1,12 @@
 """flax: `flax.linen.dot_product_attention`."""
 
-from typing import Any
-
 from headwise.axes import Tensor
 from headwise.proof.answer import How
 from headwise.proof.conventions import Conventions
 from headwise.proof.problem import Problem
 from headwise.proof.subject import ABILITIES
 from headwise.subjects.call import CallSubject
-from headwise.subjects.jax_bridge import to_jax, torch_of
+from headwise.subjects.jax_bridge import DTYPES, torch_of
 from headwise.subjects.peer import Peer
 
 
@@ -16,21 +14,15 @@ def compute(problem: Problem, how: How) -> Tensor:
     """Axes are [B, T, H, D]; causality is a mask of the caller's (`make_causal_mask`), and there is no scale."""
     import flax.linen
 
-    tensors = [x.transpose(1, 2) for x in (problem.query, problem.key, problem.value)] + (
-        [] if problem.bias is None else [problem.bias.broadcast_to(problem.shape)]
-    )
-    mask = None if problem.mask is None else to_jax(problem.mask.broadcast_to(problem.shape))
-
-    def attend(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-        return flax.linen.dot_product_attention(query, key, value, bias=bias, mask=mask)
-
-    return torch_of(attend, tensors).transpose(1, 2)
+    tensors = {name: getattr(problem, name).transpose(1, 2) for name in ("query", "key", "value")}
+    planes = {name: plane if plane is None else plane.broadcast_to(problem.shape) for name, plane in (("bias", problem.bias), ("mask", problem.mask))}
+    return torch_of(flax.linen.dot_product_attention, tensors | planes).transpose(1, 2)
 
 
 def build() -> tuple[CallSubject, ...]:
-    honours = frozenset({"mask", "bias", *ABILITIES}) - {"groups", "weights", "lse", "offset_by_row", "empty", "value_width"}
+    honours = frozenset({"mask", "bias", *ABILITIES}) - {"groups", "weights", "lse", "offset_by_row", "empty"}
     conventions = Conventions(dead_row="mean", hidden_nonfinite="leaks", weights="never")
-    return (CallSubject("flax_linen", compute, honours, conventions),)
+    return (CallSubject("flax_linen", compute, honours, conventions, DTYPES),)
 
 
 ENTRY = Peer(

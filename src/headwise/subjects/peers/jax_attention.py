@@ -1,40 +1,30 @@
 """`jax.nn.dot_product_attention`, its reference implementation."""
 
-from functools import partial
-from typing import Any
-
 from headwise.axes import Tensor
-from headwise.proof.answer import How
+from headwise.proof.answer import Answer, How
 from headwise.proof.conventions import Conventions
 from headwise.proof.problem import Problem
 from headwise.proof.subject import ABILITIES
 from headwise.subjects.call import CallSubject
-from headwise.subjects.jax_bridge import to_jax, torch_of
+from headwise.subjects.jax_bridge import DTYPES, torch_of
 from headwise.subjects.peer import Peer
 
 
-def compute(problem: Problem, how: How) -> Tensor:
+def compute(problem: Problem, how: How) -> Answer:
     """Axes are [B, T, H, D]; a mask has True where a key may be seen; a window is a pair of how many tokens behind and ahead."""
     import jax
 
-    names = ["query", "key", "value", *(["bias"] if problem.bias is not None else [])]
-    tensors = [getattr(problem, name) if name == "bias" else getattr(problem, name).transpose(1, 2) for name in names]
-    said: dict[str, Any] = {"scale": problem.scale, "is_causal": problem.causal, "implementation": "xla"}
-    if problem.mask is not None:
-        said["mask"] = to_jax(whole(problem.mask))
-    if problem.window is not None:
-        said["local_window_size"] = sides(problem)
-
-    def attend(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-        return jax.nn.dot_product_attention(query, key, value, bias=bias, **said)
-
-    tensors = [whole(x) if name == "bias" else x for name, x in zip(names, tensors, strict=True)]
-    return torch_of(partial(attend), tensors).transpose(1, 2)
+    names = ("query", "key", "value")
+    tensors = {name: getattr(problem, name).transpose(1, 2) for name in names} | {name: whole(getattr(problem, name)) for name in ("bias", "mask")}
+    window = None if problem.window is None else sides(problem)
+    said = {"scale": problem.scale, "is_causal": problem.causal, "local_window_size": window, "implementation": "xla", "return_residual": True}
+    output, lse = torch_of(jax.nn.dot_product_attention, tensors, **said)
+    return Answer(output.transpose(1, 2), None, lse.transpose(1, 2))
 
 
-def whole(plane: Tensor) -> Tensor:
+def whole(plane: Tensor | None) -> Tensor | None:
     """Four axes."""
-    return plane[(None,) * (4 - plane.dim())]
+    return None if plane is None else plane[(None,) * (4 - plane.dim())]
 
 
 def sides(problem: Problem) -> tuple[int, int]:
@@ -45,9 +35,9 @@ def sides(problem: Problem) -> tuple[int, int]:
 
 
 def build() -> tuple[CallSubject, ...]:
-    honours = frozenset({"causal", "window", "mask", "bias", "scale", *ABILITIES}) - {"weights", "lse", "offset_by_row", "value_width", "empty"}
+    honours = frozenset({"causal", "window", "mask", "bias", "scale", *ABILITIES}) - {"weights", "offset_by_row", "value_width", "empty"}
     conventions = Conventions(corner="top-left", dead_row="mean", hidden_nonfinite="leaks", weights="never")
-    return (CallSubject("jax_attention", compute, honours, conventions),)
+    return (CallSubject("jax_attention", compute, honours, conventions, DTYPES),)
 
 
 ENTRY = Peer(

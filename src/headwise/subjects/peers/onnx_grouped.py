@@ -1,4 +1,6 @@
-"""ONNX Runtime: com.microsoft GroupQueryAttention, on the CPU: causal, grouped heads, texts of their own lengths."""
+"""ONNX Runtime: com.microsoft GroupQueryAttention, on the CPU: causal, grouped heads, a past, windows, sinks."""
+
+from typing import Any
 
 import torch
 
@@ -8,30 +10,41 @@ from headwise.proof.conventions import Conventions
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused
 from headwise.subjects.call import CallSubject
-from headwise.subjects.onnx_run import run
+from headwise.subjects.onnx_run import PRESENT, apart, full, merged, plane, run
 from headwise.subjects.peer import Peer
 
 
 def compute(problem: Problem, how: How) -> Tensor:
-    """Heads lie side by side, [B, T, H·D]; always causal, with T = S where there is no cache."""
+    """Heads lie side by side, [B, T, H·D]; it is always causal, and keys before the first query are the past."""
     batch, heads, queries, keys = problem.shape
-    if not problem.causal or queries != keys or problem.query.shape[3] % 8:
+    past = keys - queries
+    if not problem.causal or past < 0 or problem.query.shape[3] % 8:
         raise Refused("the operator is always causal, has a key for every query, and heads of 8, 16, … numbers.")
     if isinstance(problem.window, tuple):
         raise Refused("the operator knows windows behind the query only.")
-    merged = [x.transpose(1, 2).flatten(2) for x in (problem.query, problem.key, problem.value)]
+    if past and queries > 1 and batch > 1:
+        raise Refused("the operator goes on with a past for one text, or by one token.")
+    cached = [problem.key[:, :, :past], problem.value[:, :, :past]]
+    tensors = [merged(x) for x in (problem.query, problem.key[:, :, past:], problem.value[:, :, past:])]
     last, total = torch.full((batch,), keys - 1, dtype=torch.int32), torch.tensor([keys], dtype=torch.int32)
-    attributes = {"num_heads": heads, "kv_num_heads": problem.key.shape[1]}
-    attributes |= {} if problem.scale is None else {"scale": problem.scale}
-    attributes |= {} if problem.softcap is None else {"softcap": problem.softcap}
-    attributes |= {} if problem.window is None else {"local_window_size": problem.window}
-    found = run("GroupQueryAttention", "com.microsoft", 23, [*merged, None, None, last, total], attributes)
-    return found.unflatten(-1, (heads, -1)).transpose(1, 2)
+    attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": problem.key.shape[1]}
+    named = {"scale": problem.scale, "softcap": problem.softcap, "local_window_size": problem.window}
+    attributes |= {name: value for name, value in named.items() if value is not None}
+    added = plane(problem)
+    added = None if added is None else full(added).expand(-1, -1, queries, keys)
+    inputs = [*tensors, *(cached if past else (None, None)), last, total, None, None, None, added, problem.sink]
+    return apart(run("GroupQueryAttention", "com.microsoft", 23, inputs, attributes, ("output", *PRESENT)), heads)
 
 
 def build() -> tuple[CallSubject, ...]:
-    honours = frozenset({"causal", "window", "scale", "softcap", "groups"})
-    return (CallSubject("onnx_grouped", compute, honours, Conventions(weights="never"), (torch.float32,)),)
+    honours = frozenset({"causal", "window", "mask", "bias", "scale", "softcap", "sink", "groups", "mask_by_head"})
+    conventions = Conventions(weights="never", hidden_nonfinite="leaks")
+    return (CallSubject("onnx_grouped", compute, honours, conventions, (torch.float32,)),)
 
 
-ENTRY = Peer(statement="com.microsoft GroupQueryAttention in ONNX Runtime.", build=build, needs=("onnx", "onnxruntime"), says=("corner",))
+ENTRY = Peer(
+    statement="com.microsoft GroupQueryAttention in ONNX Runtime, with a past and without.",
+    build=build,
+    needs=("onnx", "onnxruntime"),
+    says=("corner",),
+)

@@ -8,26 +8,26 @@ from headwise.proof.conventions import Conventions
 from headwise.proof.problem import Problem
 from headwise.proof.subject import ABILITIES
 from headwise.subjects.call import CallSubject
-from headwise.subjects.onnx_run import run
+from headwise.subjects.onnx_run import apart, full, merged, plane, run
 from headwise.subjects.peer import Peer
 
 
 def compute(problem: Problem, how: How) -> Tensor:
-    """Heads lie side by side, [B, T, H·D]; a mask and a bias together are one plane that is added."""
-    merged = [x.transpose(1, 2).flatten(2) for x in (problem.query, problem.key, problem.value)]
-    plane = problem.bias
-    if problem.mask is not None:
-        plane = torch.where(problem.mask, problem.query.new_zeros(()) if plane is None else plane, -torch.inf)
-    plane = None if plane is None else plane.broadcast_to(problem.shape)
-    attributes = {"num_heads": problem.query.shape[1], "unidirectional": int(problem.causal)}
+    """Heads lie side by side, [B, T, H·D]. A mask of one row a text is its padding mask; what else hides is added, and joins a bias."""
+    batch, heads, _, keys = problem.shape
+    padding, told = None, problem
+    if problem.mask is not None and problem.mask.dim() == 4 and problem.mask.shape[1] == problem.mask.shape[2] == 1:
+        padding, told = problem.mask[:, 0, 0].expand(batch, keys).to(torch.int32), problem.having(mask=None)
+    added = plane(told)
+    attributes = {"num_heads": heads, "unidirectional": int(problem.causal), "mask_filter_value": float(torch.finfo(problem.query.dtype).min)}
     attributes |= {} if problem.scale is None else {"scale": problem.scale}
-    found = run("MultiHeadAttention", "com.microsoft", 23, [*merged, None, None, plane], attributes)
-    return found.unflatten(-1, (problem.query.shape[1], -1)).transpose(1, 2)
+    tensors = [merged(x) for x in (problem.query, problem.key, problem.value)]
+    return apart(run("MultiHeadAttention", "com.microsoft", 23, [*tensors, None, padding, None if added is None else full(added)], attributes), heads)
 
 
 def build() -> tuple[CallSubject, ...]:
     honours = frozenset({"causal", "mask", "bias", "scale", *ABILITIES}) - {"groups", "weights", "lse", "offset_by_row", "gradients", "empty"}
-    conventions = Conventions(weights="never", dead_row="mean", hidden_nonfinite="leaks")
+    conventions = Conventions(corner="top-left", weights="never", dead_row="mean", hidden_nonfinite="leaks")
     return (CallSubject("onnx_multi_head", compute, honours, conventions, (torch.float32,)),)
 
 

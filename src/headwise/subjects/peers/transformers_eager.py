@@ -1,14 +1,20 @@
-"""transformers' eager attention: hidden scores are the smallest number of the dtype."""
+"""transformers' eager attention in tiny models: hidden scores are the smallest number of the dtype."""
 
 from headwise.proof.conventions import Conventions
 from headwise.subjects.call import CallSubject
-from headwise.subjects.hf import interface
 from headwise.subjects.peer import Peer
+from headwise.subjects.tiny import inside
+
+MEANS = Conventions(dead_row="mean", hidden_nonfinite="leaks", weights_after_dropout=True)
 
 
-def build() -> tuple[CallSubject, ...]:
-    conventions = Conventions(dead_row="mean", hidden_nonfinite="leaks", weights_after_dropout=True)
-    return (interface("eager", conventions, lacks=frozenset({"value_width"})),)
+def build(model: str | None = None) -> tuple[CallSubject, ...]:
+    """One for each model.
+
+    Args:
+        model: llama, mistral, gemma2, gpt_oss or bert; all of them when absent.
+    """
+    return inside("eager", dict.fromkeys(("llama", "mistral", "gemma2", "gpt_oss", "bert"), MEANS), weights=True, model=model)
 
 
-ENTRY = Peer(statement="eager_attention_forward of transformers, called as its models call it.", build=build, says=("mask_polarity",))
+ENTRY = Peer(statement="eager attention of transformers, in tiny models.", build=build, says=("mask_polarity", "corner"))

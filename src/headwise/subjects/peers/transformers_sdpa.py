@@ -1,13 +1,20 @@
-"""transformers' sdpa attention: torch's fused function behind the attention interface."""
+"""transformers' sdpa attention in tiny models: torch's fused function behind the attention interface."""
 
 from headwise.proof.conventions import Conventions
 from headwise.subjects.call import CallSubject
-from headwise.subjects.hf import interface
 from headwise.subjects.peer import Peer
+from headwise.subjects.tiny import inside
+
+MEANS = Conventions(hidden_nonfinite="leaks", weights="never")
 
 
-def build() -> tuple[CallSubject, ...]:
-    return (interface("sdpa", Conventions(hidden_nonfinite="leaks", weights="never"), lacks=frozenset({"weights"})),)
+def build(model: str | None = None) -> tuple[CallSubject, ...]:
+    """One for each model that allows it.
+
+    Args:
+        model: llama, mistral or bert; all of them when absent.
+    """
+    return inside("sdpa", dict.fromkeys(("llama", "mistral", "bert"), MEANS), weights=False, model=model)
 
 
-ENTRY = Peer(statement="sdpa_attention_forward of transformers, called as its models call it.", build=build, says=("mask_polarity",))
+ENTRY = Peer(statement="sdpa attention of transformers, in tiny models.", build=build, says=("mask_polarity", "corner"))
