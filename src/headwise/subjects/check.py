@@ -148,7 +148,7 @@ def check(
     near = {"arguments": dict(arguments or {}), "declared": declared, "dtype": dtype, "device": device}
     with distant(subject, timeout, near) as founds, progress(name) if told is None else nullcontext(told) as tell:
         trials = [_judge(found, level, tell) for found in founds]
-        failures = _once(failure for trial in trials for failure in _failures(trial, name, level, dict(arguments or {}), tell))
+        failures = _once((trial, failure) for trial in trials for failure in _failures(trial, name, level, dict(arguments or {}), tell))
     held = _merged({law: count for law, count in trial.tried.items() if law not in trial.fallen} for trial in trials)
     fallen = {failure.law for failure in failures} | {law for failure in failures for law in failure.also}
     return Report(
