@@ -45,6 +45,7 @@ class Judge:
 
     def __init__(self, session: Session, facts: Facts) -> None:
         self.session, self.facts = session, facts
+        self.heard: set[int] = set()
         names = [name for name in next(iter(facts.numbers.values())).statistics if name not in NOT_BY_ROW]
         self.names = tuple(names)
         self.rows = Worst("rows", "every row of weights and its sink add up to 1")
@@ -56,6 +57,7 @@ class Judge:
 
     def __call__(self, heard: Heard) -> None:
         self.facts.check_same(heard.index, heard.attended.lse)
+        self.heard.add(heard.index)
         place = self.facts.places[heard.index]
         for row in sample(place.queries):
             self._judge(heard, self._row(heard, row), row)
@@ -63,7 +65,7 @@ class Judge:
             self._judge_writes(heard)
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        refusals = [site for site in self.facts.layout.sites if site.refusal]
+        refusals = [site for site in self.facts.layout.sites if site.refusal and site.index in self.heard]
         told = f"{refusals[0].module}: {refusals[0].refusal}" if refusals else ""
         found = [worst.verdict() for worst in (self.rows, self.weights, self.hidden, self.output, self.statistics)]
         return (*found, self.writes.verdict(told))

@@ -4,8 +4,8 @@ The pass is run again, and each call is judged while its tensors are there; noth
 `reference` kernel, which shares no code with the one that made the numbers.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from headwise.axes import Tensor
 from headwise.models.agreement import agreement
@@ -17,9 +17,15 @@ from headwise.models.verdict import Verdict
 
 @dataclass(frozen=True)
 class Proof:
-    """What was verified, and how closely it holds."""
+    """What was verified, and how closely it holds.
+
+    Attributes:
+        verdicts: on the whole run, each that of the layer that comes closest to failing.
+        layers: the verdicts of each attention call alone, in the order of the pass; empty for a run from disk.
+    """
 
     verdicts: tuple[Verdict, ...]
+    layers: tuple[tuple[Verdict, ...], ...] = field(default=(), repr=False)
 
     @property
     def passed(self) -> bool:
@@ -36,6 +42,28 @@ def prove(session: Session, facts: Facts, outputs: Mapping[str, Tensor]) -> Proo
     Raises:
         ModelError: the model has been changed since the run.
     """
-    judge = Judge(session, facts)
-    session.again(judge)
-    return Proof((*judge.verdicts(), agreement(session, outputs)))
+    judges = [Judge(session, facts) for _ in facts.places]
+    session.again(lambda heard: judges[heard.index](heard))
+    layers = tuple(judge.verdicts() for judge in judges)
+    whole = tuple(closest(verdicts) for verdicts in zip(*layers, strict=True))
+    return Proof((*whole, agreement(session, outputs)), layers)
+
+
+def closest(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of several verdicts on one claim the one that uses up most of what rounding allows; one that could not be judged where none could.
+
+    Example:
+        >>> closest([Verdict("rows", "", True, 1e-7, 1e-6), Verdict("rows", "", None), Verdict("rows", "", True, 3e-7, 1e-6)]).residual
+        3e-07
+    """
+    return max(verdicts, key=_use)
+
+
+def _use(verdict: Verdict) -> float:
+    if verdict.holds is None or verdict.residual is None:
+        return -1.0
+    if verdict.residual != verdict.residual:
+        return float("inf")
+    if not verdict.allowed:
+        return 0.0 if verdict.residual == 0 else float("inf")
+    return verdict.residual / verdict.allowed

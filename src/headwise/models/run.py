@@ -12,7 +12,7 @@ import torch
 from headwise.attention.spec import Area
 from headwise.attention.tiles import pooled
 from headwise.axes import Float, Tensor
-from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
+from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
 from headwise.models.dataset import dataset
 from headwise.models.facts import Facts
 from headwise.models.narrow import one_head
@@ -40,7 +40,7 @@ class Run:
         # A run from disk has neither store nor session: it overrides what asks them.
         self._facts, self._store, self._session, self._outputs = facts, store, session, outputs
         self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
-        self._lock = RLock()
+        self._lock, self._proving = RLock(), RLock()
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -51,6 +51,36 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers should know."""
         return self._facts.notes
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where each attention call of the pass stands: its part, layer, heads, queries and keys."""
+        return self._facts.places
+
+    @property
+    def session(self) -> Session:
+        """The model and its input, so that the pass can be run again.
+
+        Raises:
+            ModelError: the run was read from disk, without its model.
+        """
+        if self._session is None:
+            raise ModelError("a run must have its model to be run again, got one read from disk. Run the model on the text.")
+        return self._session
+
+    def kept(self, layer: int, part: str | None = None) -> Kept:
+        """An attention call as it was: query, key, log-sum-exp of each row and the call itself; made again where it was dropped.
+
+        Args:
+            layer: the attention call, counted within the part.
+        """
+        return self._kept(self._place(layer, 0, 0, part).index)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it holds for tensors, in bytes."""
+        stored = 0 if self._store is None else self._store.bytes
+        return stored + sum(x.numel() * x.element_size() for x in (self._outputs or {}).values())
 
     def noted(self, note: str) -> "Run":
         """The same run with one note more."""
@@ -144,8 +174,10 @@ class Run:
         """Whether the numbers are right: verdicts with residuals beside what rounding allows. Takes about four passes, once."""
         from headwise.models.proof import prove
 
-        with self._lock:
-            return prove(self._session, self._facts, self.outputs)  # pyright: ignore[reportArgumentType]
+        outputs = self.outputs
+        with self._proving:  # not the lock of the store: maps can be looked at meanwhile
+            known = self.__dict__.get("proof")
+            return prove(self._session, self._facts, outputs) if known is None else known  # pyright: ignore[reportArgumentType]
 
     def save(self, path: str | Path) -> None:
         """Write the run to a new directory: safetensors and JSON; `load_run` reads it without the model.

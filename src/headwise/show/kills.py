@@ -1,7 +1,7 @@
 """The kill matrix in the terminal and as a page."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -94,6 +94,19 @@ def page(matrix: "KillMatrix") -> str:
     known = {row.attack: row for row in matrix.rows if row.attack in statements or row.attack != "honest"}
     lines += [f"| `{name}` | {row.lie} | {', '.join(map(link, seen_in.get(name, ())))} |" for name, row in sorted(known.items())]
     return "\n".join(lines) + "\n"
+
+
+def as_data(matrix: "KillMatrix") -> dict[str, Any]:
+    """The matrix as the page reads it: what each invariant says, and of each row whether it is an attack, a control or our own engine."""
+    from headwise.catalog import entries
+
+    statements = {name: entry.statement for name, entry in entries("headwise.proof.invariants").items()}
+    told = matrix.as_dict()
+    return {
+        "complete": told["complete"],
+        "invariants": [{"name": name, "code": code, "statement": statements[name]} for name, code in matrix.codes.items()],
+        "rows": [{**row, "control": not row["named"] and row["attack"] != "honest", "honest": row["attack"] == "honest"} for row in told["rows"]],
+    }
 
 
 def link(thread: str) -> str:

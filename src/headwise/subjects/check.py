@@ -1,6 +1,7 @@
 """`hw.check`: is this attention right? Every law is tried on its problems, and on problems that nobody thought of; what falls is made small."""
 
 import platform
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,7 +77,12 @@ class Fall:
     def kind(self) -> tuple:
         """What it has in common with others of its kind."""
         how = self.finding.how
-        return (self.law, self.finding.severity, frozenset(self.judged.options), how.weights, how.training, how.path, self.nan)
+        return (self.law, self.finding.severity, frozenset(self.judged.options), how.weights, how.training, how.path, self.nan, self.reason)
+
+    @property
+    def reason(self) -> str:
+        """Why, whatever the numbers in it."""
+        return re.sub(r"\d+(\.\d+)?", "#", self.finding.why)
 
     @property
     def nan(self) -> tuple[bool, bool] | None:
@@ -263,7 +269,7 @@ def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:
             again = _falls(trial.watched, fall.law, _law_of(fall), problem)
         except Refused:
             return False
-        same = again is not None and (again.law, again.finding.severity, again.nan) == (fall.law, fall.finding.severity, fall.nan)
+        same = again is not None and (again.law, again.finding.severity, again.nan, again.reason) == (fall.law, fall.finding.severity, fall.nan, fall.reason)
         if same and _signature(again.finding.how) == _signature(fall.finding.how):
             best = again
             return True

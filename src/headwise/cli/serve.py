@@ -1,0 +1,78 @@
+"""`headwise serve`: the page."""
+
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from headwise.cli.command import Command, Json
+from headwise.cli.output import print_json, show
+from headwise.errors import ArgumentError
+
+DEMOS = ("demo:minilm", "demo:smollm2")
+
+
+def serve(
+    model: Annotated[list[str] | None, typer.Argument(help="Directories with checkpoints, hub ids or demos; demo:minilm and demo:smollm2 when absent.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 for any. The first free one from 8017 on when absent.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at. All but loopback lets others on the network read what you read.")] = "127.0.0.1",
+    models: Annotated[Path | None, typer.Option(help="A folder whose subfolders with a config.json can be opened from the page too.")] = None,
+    compare: Annotated[tuple[str, str] | None, typer.Option(metavar="BASE TUNED", help="Two models that the page compares.")] = None,
+    subject: Annotated[list[str] | None, typer.Option(help="package.module:attribute of an attention that the page may check; may be given again.")] = None,
+    save: Annotated[Path, typer.Option(help="The folder for checkpoints of edited models.")] = Path("headwise-checkpoints"),
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    json: Json = False,
+) -> int:
+    """Serve the page: every head of a model, its maps, its proof, edits and their effect; the five moves; checks.
+
+    It listens on loopback, needs no network, and ends with Ctrl+C. The address that it prints holds a token: whoever opens the page by it may edit and save;
+    without it the page only reads.
+    """
+    from headwise.show.server.desk import Settings
+    from headwise.show.server.run import bound, hosts_of, new_token
+    from headwise.show.server.run import serve as listen
+
+    names = list(model or (() if compare else DEMOS))
+    names += [name for name in compare or () if name not in names]
+    if models is not None and not models.is_dir():
+        raise ArgumentError(f"models must be a folder, got {str(models)!r}. Pass one whose subfolders are checkpoints.")
+    listening, token = bound(host, port), new_token()
+    hosts, any_address = hosts_of(host)
+    at = listening.getsockname()[1]
+    settings = Settings(names, token, models, save, compare, subject or (), hosts, at, any_address)
+    with listening:
+        listen(settings, listening, lambda desk: _tell(f"http://{_shown(host)}:{at}/?token={token}", names, host, browser, json))
+    return 0
+
+
+def _shown(host: str) -> str:
+    """The host as a browser of this machine finds it."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+
+
+def _tell(address: str, names: list[str], host: str, browser: bool, json: bool) -> None:
+    """Say where the page is, and open it."""
+    if browser and not json:
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    if json:
+        print_json({"address": address, "models": names})
+        sys.stdout.flush()
+        return
+    show(Text.assemble("The page of ", (", ".join(names), "bold"), " is at"), Text(f"  {address}", "bold cyan"))
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        show(Text("Others on the network can open it as well, and read what you read.", "yellow"))
+    show(Text("Ctrl+C ends it.", "dim"))
+
+
+ENTRY = Command(
+    serve,
+    examples={
+        "headwise serve": "the page of the demo models",
+        "headwise serve ./my-model --port 9000": "the page of a checkpoint, at a port of your choice",
+        "headwise serve --compare ./base ./tuned": "what fine-tuning did to each head",
+    },
+)

@@ -1,0 +1,103 @@
+"""Routes about the server itself, and about what needs no model: state, sessions, events, the five moves, what can be checked."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from headwise import __version__
+from headwise.show.server.answers import said
+from headwise.show.server.desk import Desk, abilities
+from headwise.show.server.guard import BODY_BYTES
+from headwise.show.server.history import EDITS
+from headwise.show.server.jobs import AT_ONCE
+from headwise.show.server.runs import CELLS
+from headwise.show.server.texts import CHARACTERS, TEXTS
+
+OURS = "headwise:attend"
+
+
+def routes(desk: Desk) -> list[Route]:
+    found = About(desk)
+    return [
+        Route("/api/state", found.state),
+        Route("/api/models/{id}/open", found.open, methods=["POST"]),
+        Route("/api/sessions", found.begin, methods=["POST"]),
+        Route("/api/events", found.events),
+        Route("/api/moves", found.moves),
+        Route("/api/check", found.check),
+        Route("/api/kills", found.kills),
+    ]
+
+
+class About:
+    """The handlers, with the desk that they stand at."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def state(self, request: Request) -> Response:
+        settings = self.desk.settings
+        limits = {"text_characters": CHARACTERS, "body_bytes": BODY_BYTES, "edits": EDITS, "cells": CELLS, "jobs": AT_ONCE}
+        compare = None if settings.compare is None else dict(zip(("base", "tuned"), map(self.desk.library.named, settings.compare), strict=True))
+        return said(
+            {
+                "version": __version__,
+                "may_write": request.scope["state"]["may_write"],
+                "limits": limits,
+                "can": sorted(abilities()),
+                "models": self.desk.library.entries(),
+                "texts": [{"id": id, **text} for id, text in TEXTS.items()],
+                "compare": compare,
+                "subjects": list(settings.subjects),
+            }
+        )
+
+    async def open(self, request: Request) -> Response:
+        """Begin to open a model."""
+        found = self.desk.library.open(request.path_params["id"])
+        return said({"id": found.id, "state": found.state}, 202)
+
+    async def begin(self, request: Request) -> Response:
+        return said({"session": self.desk.hub.open().id}, 201)
+
+    async def events(self, request: Request) -> Response:
+        session = self.desk.hub.get(request.query_params.get("session", ""))
+        return StreamingResponse(
+            self.desk.hub.listen(session), media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        )
+
+    async def moves(self, request: Request) -> Response:
+        return said(await self.desk.work.look(_moves))
+
+    async def check(self, request: Request) -> Response:
+        """What can be checked."""
+        return said({"subjects": [*await self.desk.work.look(_peers), *(_own(name) for name in (OURS, *self.desk.settings.subjects))]})
+
+    async def kills(self, request: Request) -> Response:
+        from headwise.show.server.made import kills
+
+        return said(await self.desk.work.look(kills))
+
+
+def _moves() -> dict[str, Any]:
+    from headwise.show.server.moves import moves
+
+    return moves()
+
+
+def _peers() -> list[dict[str, Any]]:
+    """Every attention of the field that is known by name, and whether its package is there."""
+    from importlib.util import find_spec
+
+    from headwise.subjects.find import peers
+
+    return [
+        {"name": name, "statement": entry.statement, "installed": all(find_spec(module) is not None for module in entry.needs), "needs": list(entry.needs)}
+        for name, entry in peers().items()
+    ]
+
+
+def _own(name: str) -> dict[str, Any]:
+    return {"name": name, "statement": "our own" if name == OURS else "named at start", "installed": True, "needs": []}

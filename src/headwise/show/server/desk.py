@@ -1,0 +1,80 @@
+"""What every route stands at: the models, the sessions, the runs, the jobs and the places for work of one server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.show.server.hub import Hub
+from headwise.show.server.jobs import Jobs
+from headwise.show.server.keep import Keep
+from headwise.show.server.library import Library, Shelved, entry
+from headwise.show.server.work import Work
+
+if TYPE_CHECKING:
+    from headwise.models.model import Model
+
+BUDGET = 1536 << 20  # bytes for all runs together
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server was started.
+
+    Attributes:
+        models: names, or opened models, in the order of the page's list.
+        folder: whose subfolders are models too.
+        save: where checkpoints are written.
+        compare: names of two of the models.
+        subjects: import paths of attentions that may be checked beside those known by name.
+        token: what a request that writes must know.
+        hosts: names by which the server is called.
+        port: of its address; None where it is not known.
+        any_address: it listens on every address.
+        budget: bytes for all runs together.
+    """
+
+    models: "Sequence[str | Model]"
+    token: str
+    folder: Path | None = None
+    save: Path = Path("headwise-checkpoints")
+    compare: tuple[str, str] | None = None
+    subjects: Sequence[str] = ()
+    hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
+    port: int | None = None
+    any_address: bool = False
+    budget: int = BUDGET
+
+
+@dataclass(eq=False)
+class Desk:
+    """The parts of one server."""
+
+    settings: Settings
+    hub: Hub = field(init=False)
+    library: Library = field(init=False)
+    keep: Keep = field(init=False)
+    jobs: Jobs = field(init=False)
+    work: Work = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hub = Hub(self._freed)
+        self.library = Library(self.settings.models, self.settings.folder, self._changed)
+        self.keep = Keep(self.settings.budget)
+        self.jobs = Jobs(self.hub)
+
+    def _freed(self, session: str) -> None:
+        self.keep.leave(session)
+        self.jobs.leave(session)
+
+    def _changed(self, found: Shelved) -> None:
+        self.hub.tell("model", entry(found))
+
+
+def abilities() -> Mapping[str, str]:
+    """What this installation can do beyond what is always there, and the code that does it."""
+    found = {"importance": "headwise.show.server.measured"}
+    if find_spec("headwise.edit") is not None:
+        found |= {"edit": "headwise.edit", "save": "headwise.edit"}
+    return found

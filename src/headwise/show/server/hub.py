@@ -1,0 +1,123 @@
+"""Sessions: a tab each. What a tab had made is freed when it is gone; what happens meanwhile is told to those that are there."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwise.show.server.answers import Denied, plain
+from headwise.show.server.history import History
+
+BEAT = 10.0  # seconds between signs of life, by which a connection that is gone is found out
+GRACE = 15.0  # seconds for a tab to come back: a page that is loaded again
+PATIENCE = 60.0  # seconds for a new session to begin to listen
+SESSIONS = 256
+
+
+@dataclass(eq=False)
+class Session:
+    """One tab.
+
+    Attributes:
+        streams: its open event streams, each a queue of what to tell.
+        alone: since when nobody listens; None while somebody does.
+        edits: by model.
+    """
+
+    id: str
+    streams: list[asyncio.Queue] = field(default_factory=list)
+    alone: float | None = field(default_factory=time.monotonic)
+    heard: bool = False
+    edits: dict[str, History] = field(default_factory=dict)
+
+
+class Hub:
+    """All sessions; used in the event loop alone, but for `tell`.
+
+    Args:
+        freed: called with the id of a session that is over.
+    """
+
+    def __init__(self, freed: Callable[[str], None]) -> None:
+        self.freed = freed
+        self.sessions: dict[str, Session] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.closing = False
+
+    def open(self) -> Session:
+        """A new session.
+
+        Raises:
+            Denied: there are too many.
+        """
+        self.sweep()
+        if len(self.sessions) >= SESSIONS:
+            raise Denied(429, "Busy", f"sessions must be at most {SESSIONS}, got one more. Close some tabs.")
+        session = Session(f"s-{secrets.token_urlsafe(12)}")
+        self.sessions[session.id] = session
+        return session
+
+    def get(self, id: str) -> Session:
+        """The session of this id.
+
+        Raises:
+            Denied: it is over, or never was.
+        """
+        if id not in self.sessions:
+            raise Denied(404, "NotFound", f"session must be one that is open, got {id[:40]!r}. Make a new one: load the page again.")
+        return self.sessions[id]
+
+    async def listen(self, session: Session) -> AsyncIterator[bytes]:
+        """The events of a session as a stream of server-sent events, until the tab is gone or the server ends."""
+        queue: asyncio.Queue = asyncio.Queue(1000)
+        session.streams.append(queue)
+        session.alone, session.heard = None, True
+        try:
+            yield b": hello\n\n"
+            while not self.closing:
+                try:
+                    words = await asyncio.wait_for(queue.get(), BEAT)
+                except TimeoutError:
+                    words = b": beat\n\n"
+                if words is None:
+                    return
+                yield words
+        finally:
+            session.streams.remove(queue)
+            if not session.streams:
+                session.alone = time.monotonic()
+
+    def tell(self, name: str, data: Mapping[str, Any], session: str | None = None) -> None:
+        """Tell one session, or all; from any thread."""
+        words = f"event: {name}\ndata: {json.dumps(plain(data))}\n\n".encode()
+        if self.loop is not None and self.loop.is_running():
+            self.loop.call_soon_threadsafe(self._put, words, session)
+
+    def close(self) -> None:
+        """End every stream, so that the server can."""
+        self.closing = True
+        if self.loop is not None and self.loop.is_running():
+            self.loop.call_soon_threadsafe(self._put, None, None)
+
+    def sweep(self) -> None:
+        """Free the sessions whose tab is gone."""
+        now = time.monotonic()
+        for session in list(self.sessions.values()):
+            if session.alone is not None and now - session.alone > (GRACE if session.heard else PATIENCE):
+                del self.sessions[session.id]
+                self.freed(session.id)
+
+    async def keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.sweep()
+
+    def _put(self, words: bytes | None, session: str | None) -> None:
+        chosen = self.sessions.values() if session is None else filter(None, [self.sessions.get(session)])
+        for queue in [queue for one in chosen for queue in one.streams]:
+            if queue.full():
+                queue.get_nowait()  # a tab that does not read loses the oldest
+            queue.put_nowait(words)
