@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from headwise.attention.position import Rotary as Rotary
     from headwise.attention.spec import Attended as Attended
     from headwise.attention.statistics import statistics as statistics
+    from headwise.edit.blind import Blind as Blind
+    from headwise.edit.prune import Prune as Prune
+    from headwise.edit.scale import Scale as Scale
+    from headwise.edit.silence import Silence as Silence
+    from headwise.edit.temper import Temper as Temper
+    from headwise.edit.tie import Tie as Tie
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.models.attentions import from_attentions as from_attentions
     from headwise.models.open import open_model as open_model
@@ -28,11 +34,17 @@ __version__ = "0.1.0"
 _HOMES = {
     "Alibi": "headwise.attention.position",
     "Attended": "headwise.attention.spec",
+    "Blind": "headwise.edit.blind",
     "Case": "headwise.subjects.cases",
     "HeadwiseError": "headwise.errors",
     "MultiHeadAttention": "headwise.attention.module",
+    "Prune": "headwise.edit.prune",
     "RelativeBuckets": "headwise.attention.position",
     "Rotary": "headwise.attention.position",
+    "Scale": "headwise.edit.scale",
+    "Silence": "headwise.edit.silence",
+    "Temper": "headwise.edit.temper",
+    "Tie": "headwise.edit.tie",
     "attack": "headwise.proof.kill_matrix",
     "attend": "headwise.attention.attend",
     "cases": "headwise.subjects.cases",
@@ -48,11 +60,17 @@ _HOMES = {
 __all__ = [
     "Alibi",
     "Attended",
+    "Blind",
     "Case",
     "HeadwiseError",
     "MultiHeadAttention",
+    "Prune",
     "RelativeBuckets",
     "Rotary",
+    "Scale",
+    "Silence",
+    "Temper",
+    "Tie",
     "attack",
     "attend",
     "cases",

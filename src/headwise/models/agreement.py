@@ -13,6 +13,7 @@ from headwise.axes import Tensor
 from headwise.errors import ModelError
 from headwise.models.kind import implementation_of, text_config
 from headwise.models.session import Session, tensors_of
+from headwise.models.tap import NAME
 from headwise.models.verdict import Verdict, Worst
 
 TIMES = 4  # the model's own sdpa and eager differ by so much; we may differ by so many times that
@@ -46,6 +47,8 @@ def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
     """The outputs of the model's other implementation; None where it has none, or where it would take too much memory."""
     if not isinstance(session.hf, PreTrainedModel):
         return _in_float64(session)
+    if implementation_of(session.hf) == NAME:
+        return None  # edited to run through us alone
     if implementation == "sdpa" and not session.hf._supports_sdpa:
         return None
     if implementation == "eager" and _eager_bytes(session.hf, session.given) > EAGER_BYTES:

@@ -136,9 +136,9 @@ def _check_names(hf: Any, given: Mapping[str, Any]) -> None:
 
 def _same_for_the_decoder(hf: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The input itself, shifted right behind the decoder's start token, as in training to reproduce it."""
-    ids, start = given["input_ids"], hf.config.decoder_start_token_id
-    if start is None:
-        start = next((x for x in (hf.config.bos_token_id, hf.config.pad_token_id) if x is not None), 0)
+    ids = given["input_ids"]
+    stated = (getattr(hf.config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
+    start = next((x for x in stated if x is not None), 0)
     found = {"decoder_input_ids": torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)}
     mask = given.get("attention_mask")
     if mask is not None and not bool(mask.all()):

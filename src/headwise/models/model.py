@@ -10,6 +10,7 @@ from torch import nn
 
 from headwise.attention.attend import statistic_names
 from headwise.axes import Bool, Int, Tensor
+from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.models.collect import Collector
 from headwise.models.facts import Facts
@@ -127,6 +128,24 @@ class Model:
         run = self.run(given, names, budget).noted(f"the numbers are those of one pass over the whole text, as steps could not be joined: {why}")
         note = disagreement(given, run.outputs.get("logits"), plan.start)
         return run if note is None else run.noted(note)
+
+    def edit(self, edits: Any, at: str | None = None, inputs: Any = None) -> Any:
+        """The model with some heads changed; this one is untouched, and shares every tensor that no edit touches.
+
+        Args:
+            edits: `hw.Silence(3, 5)`, `hw.Scale(2, 1, 1.5)`, `hw.Temper(0, 4, 2.0)`, `hw.Tie(1)`, `hw.Prune(4, 2)`, `hw.Blind(2, 7, keys=[0])`: one or a list.
+                To undo one is to leave it out.
+            at: "weights", or "run" for as the model runs; None = in the weights wherever that can be. The numbers are the same.
+            inputs: what to run once to find the heads, as for `run`; a few tokens when absent.
+
+        Returns:
+            A model like this one, with `.report`, which proves what the edits did, and `.save(folder)`.
+
+        Raises:
+            ArgumentError: an edit that contradicts another, or that names no layer or head of the model.
+            ModelError: an edit that cannot be made in this model, or not in the way asked for.
+        """
+        return late("headwise.edit.edited:edit")(self, edits, at, inputs)
 
     def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:
         """The first pass: with the layout of an earlier input of this kind, or else with a survey."""

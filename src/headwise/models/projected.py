@@ -84,7 +84,8 @@ def projections(hf: nn.Module, given: Mapping[str, Any], layout: Layout) -> dict
         ) from None
     found = {}
     for index, caught in tracer.caught.items():
-        sides = traced(caught, tracer.leaves)
+        with torch.inference_mode(False), torch.enable_grad():
+            sides = traced(caught, tracer.leaves)
         found[index] = Projections(*(_side(side, [head for other in sides if other is not side for head in other.heads], tracer.leaves) for side in sides))
     return found
 

@@ -15,6 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from headwise.attention.attend import compute
+from headwise.models.calls_changed import changed
 from headwise.models.description import Description, Told
 from headwise.models.reading import TakenApart, read
 
@@ -57,7 +58,7 @@ def attention(
     watch = _running.get()
     if watch is not None and not watch.has(module):
         watch = None
-    asked = read(
+    read_of = read(
         module,
         query,
         key,
@@ -71,6 +72,7 @@ def attention(
         keywords=keywords,
         taken_apart=TakenApart() if watch is None else watch.taken_apart,
     )
+    asked = changed(module, read_of)
     z = compute(asked.query, asked.key, asked.value, asked.call).output if watch is None else watch.attend(module, asked)
     return z.transpose(1, 2).contiguous(), None
 
