@@ -1,4 +1,5 @@
-# make run    set up, then show real heads of the demo models
+# make run    set up, show real heads of the demo models in the terminal, then serve the page of them until Ctrl+C
+#             (where nobody can press it, as CI is set or standard input is no terminal, the page is not served: make run PAGE=1 serves it anyway, PAGE=0 never)
 # make test   set up, then lint and run every test
 # make sanitize  the native kernel with every address and operation checked, under its tests
 # make check  lint only     make docs  write the generated pages and pictures anew     make clean  remove what make made
@@ -7,10 +8,11 @@ PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
 EXTRAS ?= demo,plot,text,ray,dev
 PYTEST ?= -q -n auto --dist loadfile
+PAGE   ?= auto
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run test sanitize check docs families clean
+.PHONY: setup run chromium test sanitize check docs families clean
 .DELETE_ON_ERROR:
 
 setup: .venv/stamps/package .venv/stamps/models
@@ -21,12 +23,20 @@ run: setup
 	@echo "-- SmolLM2, a decoder with 30 layers of 9 heads:"
 	.venv/bin/headwise look demo:smollm2 "The cat sat on the mat because it was tired." --statistic first
 	@echo "-- More: .venv/bin/headwise --help"
+	@if [ "$(PAGE)" = 1 ] || { [ "$(PAGE)" = auto ] && [ -t 0 ] && [ -z "$$CI" ]; }; then exec .venv/bin/headwise serve; else echo "-- The page: .venv/bin/headwise serve"; fi
 
 # The tests insist on the native kernel; on a machine without a compiler: make test HEADWISE_REQUIRE_NATIVE=0
 test: export HEADWISE_REQUIRE_NATIVE ?= 1
-test: check
+test: check chromium
 	@echo "-- running every test"
 	.venv/bin/python -m pytest $(PYTEST)
+
+# The browser that the tests of the page drive, from Debian's packages. Where it cannot be installed those tests are skipped, and say so.
+ROOT := $(if $(filter-out 0,$(shell id -u)),sudo -n)
+chromium:
+	@command -v chromium > /dev/null || { echo "-- installing chromium, for the tests of the page"; \
+		$(ROOT) apt-get -qq update && $(ROOT) apt-get -qq install --yes --no-install-recommends chromium > /dev/null; } || \
+		echo "-- chromium could not be installed: the tests of the page are skipped"
 
 SANITIZERS = $(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libubsan.so) $(shell $(CXX) -print-file-name=libstdc++.so)
 
