@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from headwise.errors import ArgumentError
-from headwise.proof.answer import How
+from headwise.proof.answer import PLAINLY, How
 from headwise.proof.conventions import Conventions
 from headwise.proof.finding import Finding
 from headwise.proof.fit import USUAL, fitted
+from headwise.proof.judging import differ, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
@@ -208,7 +209,22 @@ def _falls(watched: Watched, name: str, law: Law, problem: AnyProblem) -> Fall |
     except Misbehaved as odd:
         severity, _ = MANNERS[odd.manner]
         return Fall(odd.manner, problem, Finding(severity, problem, str(odd), how=odd.how, invariant=odd.manner))
-    return None if finding is None else Fall(name, problem, replace(finding, invariant=name))
+    return None if finding is None else Fall(name, problem, replace(_blamed(watched, problem, finding), invariant=name))
+
+
+def _blamed(watched: Watched, judged: AnyProblem, finding: Finding) -> Finding:
+    """Where two answers differ and the one that was looked at is right, the other is to blame: then the finding is about that one."""
+    other = finding.problem
+    if other is judged or finding.got is None or type(other) is not type(judged) or finding.how != PLAINLY:
+        return finding
+    right = other.right(watched.conventions).output
+    if finding.got.shape != right.shape or differ(other, finding.got, right, 2 * room(watched, other).output, "") is not None:
+        return finding
+    try:
+        said = watched.attend(judged).output
+    except (Refused, Misbehaved):
+        return finding
+    return differ(judged, said, judged.right(watched.conventions).output, room(watched, judged).output, finding.why, severity=finding.severity) or finding
 
 
 def _failures(trial: Trial, name: str, level: Level, arguments: Mapping[str, Any], told: Progress) -> Iterator[Failure]:
@@ -312,8 +328,12 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
     (before, _, attack), (fall, _, other) = known, new
     if fall.law in MANNERS or before.law in MANNERS or type(fall.judged) is not type(before.judged):
         return fall.law == before.law and fall.law in MANNERS
+    if attack is not None and other is not None and attack.attack == other.attack:
+        return True
+    if _dead(trial, before) and _dead(trial, fall):
+        return fall.nan == before.nan
     if attack is not None and other is not None:
-        return attack.attack == other.attack
+        return False
     if (fall.nan != before.nan and None not in (fall.nan, before.nan)) or not set(before.judged.options) <= set(fall.judged.options):
         return False
     extra = set(fall.judged.options) - set(before.judged.options)
@@ -324,6 +344,17 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
         return any(_falls(trial.watched, one.law, _law_of(one), plainer) is not None for one in (before, fall))
     except (Refused, IndexError, RuntimeError, ValueError):
         return False
+
+
+def _dead(trial: Trial, fall: Fall) -> bool:
+    """Whether the worst number is of a row that sees no key."""
+    found, problem = fall.finding, fall.finding.problem
+    if found.got is None or not found.where:
+        return False
+    live = problem.seen(trial.watched.conventions).any(-1)
+    if isinstance(problem, LayerProblem) and found.got.dim() == 3:
+        return not bool(live[found.where[0], :, found.where[1]].all())
+    return len(found.where) > 2 and found.got.shape[:3] == live.shape and not bool(live[found.where[:3]])
 
 
 def _alike(trial: Trial, fall: Fall) -> list[tuple[AnyProblem, How]]:

@@ -6,7 +6,7 @@ from headwise.proof.answer import PLAINLY
 from headwise.proof.changed import loudness
 from headwise.proof.finding import Finding, Severity
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, ask, differ, room
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layers, odd_ones, problem, settings, witnesses
@@ -19,7 +19,8 @@ def judge(subject, problem) -> Finding | None:
     found, right, allow = ask(subject, problem, PLAINLY), problem.right(subject.conventions), room(subject, problem)
     gap = differ(problem, found.output, right.output, allow.output, "The output is further off than rounding explains.", severity=low)
     if gap is None and found.lse is not None:
-        gap = differ(problem, found.lse, right.lse, allow.lse, "The lse is further off than rounding explains.", severity=low)
+        live = None if subject.conventions.dead_row == "zero" else alive(subject, problem)  # lse of what a fill leaves is as it comes
+        gap = differ(problem, found.lse, right.lse, allow.lse, "The lse is further off than rounding explains.", where=live, severity=low)
     if gap is not None or "weights" not in subject.honours:
         return gap
     weights = ask(subject, problem, WEIGHTS).weights
