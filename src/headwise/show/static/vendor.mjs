@@ -9,11 +9,11 @@ const D3_PACKAGES = ["d3-scale", "d3-shape", "d3-path", "d3-array", "d3-interpol
 
 await mkdir(here("vendor/licences"), { recursive: true });
 const lock = JSON.parse(await readFile(here("package-lock.json"), "utf8")).packages;
-await copyFile(here("node_modules/openseadragon/build/openseadragon/openseadragon.min.js"), here("vendor/openseadragon.js"));
+await copyFile(here("node_modules/openseadragon/build/openseadragon/openseadragon.min.js"), here("vendor/openseadragon.cjs"));
 await build({ stdin: { contents: D3, resolveDir: here(".").pathname }, bundle: true, format: "esm", treeShaking: true, outfile: here("vendor/d3.js").pathname, legalComments: "inline", charset: "utf8" });
 
 const record = {};
-for (const [file, names] of Object.entries({ "openseadragon.js": ["openseadragon"], "d3.js": D3_PACKAGES })) {
+for (const [file, names] of Object.entries({ "openseadragon.cjs": ["openseadragon"], "d3.js": D3_PACKAGES })) {
   const packages = [];
   for (const name of names) {
     const { version, license, integrity } = lock[`node_modules/${name}`];

@@ -4,7 +4,7 @@ export const VIEWS = ["model", "head", "moves", "check", "compare", "claims"];
 export const TITLES = { model: "Model", head: "Head", moves: "Five moves", check: "Check", compare: "Compare", claims: "Claims" };
 
 export const DEFAULTS = {
-  view: "model", layer: 0, head: 0, model: "", text: "", run: "", part: "", batch: 0, token: null, colour: "map", order: "layer", find: "", size: "S",
+  view: "model", layer: 0, head: 0, model: "", text: "", run: "", part: "", batch: 0, token: null, key: null, colour: "map", order: "layer", find: "", size: "S",
   scale: "sqrt", zoom: "", theme: "", h: 2, attack: "", pin: "", width: 4096, heads: 32, kv: 8, length: 8192, verdict: "all", subject: "", row: "", base: "", tuned: "",
 };
 const NUMBERS = new Set(["layer", "head", "batch", "h", "width", "heads", "kv", "length"]);
@@ -20,7 +20,7 @@ export function parse(address) {
     const cut = pair.indexOf("=");
     const [name, told] = [pair.slice(0, cut), decoded(pair.slice(cut + 1))];
     if (cut < 0 || told === null || !(name in DEFAULTS) || name === "view") continue;
-    if (name === "token") state.token = /^\d+$/.test(told) ? +told : null;
+    if (name === "token" || name === "key") state[name] = /^\d+$/.test(told) ? +told : null;
     else if (!NUMBERS.has(name)) state[name] = told;
     else if (/^\d+$/.test(told)) state[name] = +told;
   }
@@ -78,7 +78,7 @@ const ONLY_IN = {
   check: ["subject", "row"],
   compare: ["base", "tuned", "verdict"],
   claims: ["verdict"],
-  head: ["zoom", "scale"],
+  head: ["zoom", "scale", "key"],
   model: ["order", "size"],
 };
 

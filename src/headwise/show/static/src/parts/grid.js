@@ -23,7 +23,7 @@ export class Grid {
     Object.assign(this, { app, choose, open, pass: () => true, hovered: null });
     this.canvas = el("canvas", { "aria-hidden": "true" });
     this.cell = el("div", { class: "focus-cell", role: "gridcell", tabindex: 0, on: { keydown: (event) => this.key(event), dblclick: () => this.open() } });
-    this.hover = el("div", { class: "hover-cell", "aria-hidden": "true" });
+    this.hover = el("div", { class: "hover-cell", "aria-hidden": "true", hidden: true });
     this.spacer = el("div", { class: "spacer", role: "row" }, this.cell);
     this.node = el("div", { class: "gridview", role: "grid", "aria-label": "all heads" }, el("div", { class: "sheet", role: "presentation" }, this.canvas, this.hover), this.spacer);
     this.node.addEventListener("scroll", () => this.soon());
@@ -79,7 +79,7 @@ export class Grid {
     this.bottom = this.down ? 0 : MARKS;
     const gaps = (groups - 1) * GROUP;
     const room = width - this.left - this.right - (this.down ? gaps : 0) - 2;
-    this.pitch = SIZES[size] ?? Math.max(14, Math.min(40, room / across));
+    this.pitch = SIZES[size] ?? Math.max(14, Math.min(54, room / across));
     this.total = [this.left + across * this.pitch + (this.down ? gaps : 0) + this.right + 2, this.top + along * this.pitch + (this.down ? 0 : gaps) + this.bottom + 2];
     this.sized(width);
   }

@@ -21,17 +21,22 @@ export function verdictWords(verdict, layer = null) {
 }
 
 const SENTENCES = {
-  rows: "rows and their sink add up to 1",
-  weights: "weights equal the reference’s",
+  rows: "every row of weights + sink = 1",
+  weights: "weights as in float64",
   hidden: "hidden keys weigh exactly 0",
-  output: "weights · V = z",
-  statistics: "statistics equal the reference’s",
-  writes: "Σ writes + bias = the module’s output",
-  model: "outputs are those of the model as loaded",
+  output: "each head alone: weights · V = z",
+  statistics: "statistics as defined, in float64",
+  writes: "Σ writes + bias = module output",
+  model: "outputs as loaded",
   widths: "the heads’ widths are what W_O reads",
   slices: "each head reads its own slice",
 };
-export const shortSentence = (name) => SENTENCES[name] ?? name;
+
+/** What a check claims, in a few words; what its own sentence counts (12 × 32 = 384) is kept. */
+export function shortSentence(name, sentence = "") {
+  const counted = name === "widths" && /(\d[\d × +·]* = \d+)/.exec(sentence);
+  return counted ? `${counted[1]}, what W_O reads` : (SENTENCES[name] ?? sentence ?? name);
+}
 
 /** The mark of a number of this run; while the proof is being made, an estimate that says so. */
 export function runMark(world, name, layer = null, options) {

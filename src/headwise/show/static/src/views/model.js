@@ -15,7 +15,7 @@ import { glyph, meaningOf, roleOf, rolesOf } from "../parts/roles.js";
 import { statistics } from "../parts/stats.js";
 import { paintThumb } from "../parts/thumb.js";
 import { tokenList } from "../parts/tokens.js";
-import { runMark } from "../parts/verdicts.js";
+import { runMark, shortSentence } from "../parts/verdicts.js";
 import { SCALES } from "../ramp.js";
 import { smallMap } from "../parts/small-map.js";
 
@@ -224,7 +224,7 @@ class ModelView {
     if (colour === "map") {
       const cell = world.thumbs?.cell ?? 1;
       const what = cell > 1 ? `mass of a block of ${cell} × ${cell} tokens, √` : "weight, √ scale";
-      return void fill(this.slots.ramp, failed, rampBar(theme, { words: [what, "· blank: hidden by the mask", `· ${bars}`] }));
+      return void fill(this.slots.ramp, failed, rampBar(theme, { words: [what, world.model(world.run.model)?.kind === "encoder" ? null : "· blank: hidden by the mask", `· ${bars}`] }));
     }
     const [low, high] = reach(world, colour);
     const unit = measuresOf(world).find((one) => one.name === colour)?.unit ?? "";
@@ -265,7 +265,7 @@ class ModelView {
       return el(
         "li",
         { class: verdict.state === "fails" ? "falls" : "", data: { check: verdict.name, state: verdict.state } },
-        el("div", { class: "said" }, el("span", { class: "code" }, verdict.move ?? "–"), el("span", { class: "words" }, verdict.sentence), mark(markOf(HOLDS[verdict.state]), verdict.residual === null ? (exact ? "exact" : verdict.sentence) : `residual ${scientific(verdict.residual)}, rounding allows ${scientific(verdict.allowed)}${verdict.place ? `\nworst at ${verdict.place}` : ""}`)),
+        el("div", { class: "said" }, el("span", { class: "code" }, verdict.move ?? "—"), el("span", { class: "words", data: { tip: verdict.sentence } }, shortSentence(verdict.name, verdict.sentence)), mark(markOf(HOLDS[verdict.state]), verdict.residual === null ? (exact ? "exact" : verdict.sentence) : `residual ${scientific(verdict.residual)}, rounding allows ${scientific(verdict.allowed)}${verdict.place ? `\nworst at ${verdict.place}` : ""}`)),
         verdict.state === "refused" ? null : gauge(verdict.residual, verdict.allowed, { exact }),
       );
     });

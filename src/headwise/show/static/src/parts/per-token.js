@@ -1,0 +1,88 @@
+/** Statistics of each query token: a table for short texts, lines for long ones. */
+
+import { el } from "../dom.js";
+import { fixed, shown } from "../format.js";
+import { titleOf } from "./measures.js";
+
+/** @param arrays of one head, by name, [queries] each */
+export function tokenTable(part, arrays, { lit, point, choose }) {
+  const most = Math.log(Math.max(2, part.keys));
+  const extra = ["distance", "first", "previous", "self"].filter((name) => arrays[name]);
+  if (arrays.sink?.data.some((share) => share > 0)) extra.push("sink");
+  const head = el("tr", {}, el("th", { scope: "col" }, "query"), el("th", { scope: "col", class: "left" }, "entropy, nats"), el("th", { scope: "col", class: "left" }, "peak"), extra.map((name) => el("th", { scope: "col" }, titleOf(name))));
+  const rows = part.query_tokens.map((token, i) => {
+    const entropy = arrays.entropy?.data[i];
+    const peak = arrays.peak?.data[i] ?? -1;
+    const button = el("button", { class: "token", type: "button", "aria-pressed": String(lit === i), on: { click: () => choose(i), focus: () => point(i) } }, shown(token).trim());
+    const bar = el("span", { class: "mini-bar", style: { width: `${(64 * (entropy || 0)) / most}px` } });
+    return el(
+      "tr",
+      { on: { pointerenter: () => point(i) } },
+      el("th", { scope: "row" }, button),
+      el("td", { class: "left" }, bar, fixed(entropy, 3)),
+      el("td", { class: "left" }, peak < 0 ? "–" : [el("b", {}, shown(part.key_tokens[peak]).trim()), ` ${fixed(arrays.max_weight?.data[i], 3)}`]),
+      extra.map((name) => el("td", {}, fixed(arrays[name].data[i], name === "distance" ? 2 : 3))),
+    );
+  });
+  const node = el("div", { class: "scroll" }, el("table", { class: "per-token" }, el("thead", {}, head), el("tbody", {}, rows)));
+  node.addEventListener("pointerleave", () => point(null));
+  node.lit = (token) =>
+    rows.forEach((row, i) => {
+      row.classList.toggle("on", i === token);
+      row.querySelector("button").setAttribute("aria-pressed", String(i === token));
+    });
+  node.lit(lit);
+  return node;
+}
+
+const HEIGHT = 30;
+
+/** One line a statistic over all tokens; a pixel spans from the smallest to the largest that it covers. */
+export function tokenLines(app, part, arrays, { lit, choose }) {
+  const names = ["entropy", "max_weight", "first", "distance", "write_norm"].filter((name) => arrays[name]);
+  const canvases = names.map((name) => el("canvas", { "aria-hidden": "true", data: { name } }));
+  const values = names.map(() => el("span", { class: "value" }));
+  const rows = names.map((name, at) => el("div", { class: "token-line" }, el("span", { class: "name" }, titleOf(name)), canvases[at], values[at]));
+  const node = el("div", { class: "token-lines" }, rows);
+  const draw = (token) => {
+    const style = getComputedStyle(app.root);
+    names.forEach((name, at) => {
+      values[at].textContent = token === null ? "" : fixed(arrays[name].data[token], 3);
+      stroke(canvases[at], arrays[name].data, token, style);
+    });
+  };
+  node.lit = draw;
+  node.redraw = () => draw(lit());
+  node.addEventListener("click", (event) => {
+    if (event.target.tagName !== "CANVAS") return;
+    const box = event.target.getBoundingClientRect();
+    choose(Math.max(0, Math.min(part.queries - 1, Math.floor(((event.clientX - box.left) / box.width) * part.queries))));
+  });
+  requestAnimationFrame(() => draw(lit()));
+  return node;
+}
+
+function stroke(canvas, numbers, token, style) {
+  const ratio = devicePixelRatio || 1;
+  const width = canvas.clientWidth;
+  if (!width) return;
+  [canvas.width, canvas.height] = [Math.round(width * ratio), HEIGHT * ratio];
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  let most = 0;
+  for (const number of numbers) if (Number.isFinite(number) && number > most) most = number;
+  const y = (number) => HEIGHT - 2 - ((HEIGHT - 6) * number) / (most || 1);
+  const x = (at) => ((at + 0.5) * width) / numbers.length;
+  context.strokeStyle = style.getPropertyValue("--data");
+  context.beginPath();
+  let open = false;
+  for (let at = 0; at < numbers.length; at++) {
+    if (!Number.isFinite(numbers[at])) open = false;
+    else if (open) context.lineTo(x(at), y(numbers[at]));
+    else (context.moveTo(x(at), y(numbers[at])), (open = true));
+  }
+  context.stroke();
+  if (token === null) return;
+  context.fillStyle = style.getPropertyValue("--ink");
+  context.fillRect(x(token) - 0.75, 1, 1.5, HEIGHT - 2);
+}

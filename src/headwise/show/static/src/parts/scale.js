@@ -1,0 +1,141 @@
+/** Red: scale what a head says, on its own dose curve, and watch the output move. What is shown while dragging is an estimate; then it is measured. */
+
+import { el, fill } from "../dom.js";
+import { fixed, headName, spelled } from "../format.js";
+import { mark } from "../marks.js";
+import { CANNOT_WRITE } from "./edits.js";
+import { between, doseCurve, harm } from "./dose.js";
+import { failureNote, headed, waiting, wo } from "./note.js";
+import { odds, outputTitle } from "./odds.js";
+import { runMark } from "./verdicts.js";
+
+const PAUSE = 160;
+
+export class ScalePanel {
+  constructor(app) {
+    this.app = app;
+    this.curve = el("div", { class: "dose-box" });
+    this.amount = el("b", { class: "amount-now" });
+    const { world } = app;
+    this.slider = el("input", { type: "range", min: 0, max: 2, step: 0.05, "aria-label": "scale of what the head says", disabled: !world.mayWrite, on: { input: () => this.dragged(), change: () => this.send() } });
+    this.title = el("h2");
+    this.peak = el("p", { class: "sub" });
+    this.effectNode = el("div", { class: "section effect", "aria-live": "polite" });
+    const ticks = el("div", { class: "ticks", "aria-hidden": "true" }, el("span", {}, "0 silent"), el("span", {}, "1"), el("span", {}, "2"));
+    const row = el("div", { class: "slider" }, el("div", {}, this.curve, this.slider, ticks), this.amount);
+    this.node = el("div", {}, this.title, this.peak, world.mayWrite ? null : el("p", { class: "note" }, CANNOT_WRITE), row, this.effectNode);
+  }
+
+  get at() {
+    return [this.app.state.layer, this.app.state.head];
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.closed = true;
+  }
+
+  /** Another head, or other edits. */
+  refresh() {
+    const { world } = this.app;
+    const [layer, head] = this.at;
+    fill(this.title, `Scale what ${headName(layer, head)} says`);
+    if (world.errors.has("edits") && !world.edits) return void fill(this.effectNode, failureNote(world.errors.get("edits")));
+    if (!world.edits) return void fill(this.effectNode, waiting("asking for the edits"));
+    const scale = world.scaled(layer, head);
+    this.slider.value = scale;
+    this.amount.textContent = scale.toFixed(2);
+    this.loadDose();
+    this.measure();
+  }
+
+  async loadDose() {
+    const [layer, head] = this.at;
+    const key = `${layer} ${head} ${JSON.stringify(this.app.world.edits.edits)}`;
+    if (this.doseOf?.startsWith(`${layer} ${head} `)) this.figure?.move(+this.slider.value);
+    else {
+      this.dose = this.figure = null;
+      fill(this.curve, waiting("nine scales, one run each"));
+    }
+    this.doseOf = key;
+    try {
+      const dose = await this.app.world.dose(layer, head);
+      if (this.closed || this.doseOf !== key) return;
+      this.dose = dose;
+      this.figure = doseCurve(dose, +this.slider.value);
+      fill(this.curve, this.figure);
+      const what = dose.kl ? "KL of the output, nats" : "1 − cosine of the embedding";
+      fill(this.peak, "z is multiplied before ", wo(), `: 0 silences, 1 is as loaded. Curve: ${what}, at most ${fixed(Math.max(...harm(dose)), 4)}`, mark("equal", "nine runs of the edited model"));
+    } catch (failure) {
+      if (!this.closed && this.doseOf === key) fill(this.curve, failureNote(failure));
+    }
+  }
+
+  dragged() {
+    const scale = +this.slider.value;
+    this.amount.textContent = scale.toFixed(2);
+    this.figure?.move(scale);
+    if (this.dose) this.estimate(scale);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.send(), PAUSE);
+  }
+
+  send() {
+    clearTimeout(this.timer);
+    const { world } = this.app;
+    const [layer, head] = this.at;
+    const scale = +this.slider.value;
+    if (scale === world.scaled(layer, head)) return;
+    world.saved = null;
+    world.edit("POST", "", { part: world.part.name, layer, head, scale });
+  }
+
+  /** What the dose curve says between its points. */
+  estimate(scale) {
+    const { dose } = this;
+    const moved = between(dose.scales, harm(dose), scale);
+    const tokens = dose.tokens?.map((one) => ({ id: one.id, token: one.token, probability: between(dose.scales, one.probabilities, scale), as_loaded: this.loaded(one) }));
+    this.draw({ kind: dose.kind, top: tokens, kl: dose.kl ? moved : undefined, cosine: dose.kl ? undefined : 1 - moved }, "estimate", "between two measured scales");
+  }
+
+  loaded(one) {
+    return this.app.world.run.output.top?.find((entry) => entry.id === one.id)?.probability ?? one.probabilities[4];
+  }
+
+  async measure() {
+    const { world } = this.app;
+    const key = `${world.run.id} ${JSON.stringify(world.edits.edits)}`;
+    this.effectOf = key;
+    if (!world.edits.edits.length) return this.asLoaded();
+    try {
+      const effect = await world.about(`effect ${key}`, () => world.effect());
+      if (this.closed || this.effectOf !== key) return;
+      this.draw(effect, "equal", "one run of the edited model");
+    } catch (failure) {
+      if (!this.closed && this.effectOf === key) fill(this.effectNode, headed("Effect"), failureNote(failure));
+    }
+  }
+
+  /** Without edits the effect is the run itself. */
+  asLoaded() {
+    const { output } = this.app.world.run;
+    this.draw({ kind: output.kind, top: output.top?.map((one) => ({ ...one, as_loaded: one.probability })), kl: output.top ? 0 : undefined, cosine: output.top ? undefined : 1, others_unchanged: true, none: true }, "equal", "the run as loaded");
+  }
+
+  draw(effect, kind, told) {
+    const { world, state } = this.app;
+    const makeMark = () => (effect.none ? runMark(world, "model", null, { focus: false }) : mark(kind, told, { focus: false }));
+    const edited = world.edits.edits[0];
+    const earliest = world.edits.edits.reduce((least, one) => Math.min(least, one.layer), edited?.layer ?? state.layer);
+    const moved = effect.kl !== undefined ? ["KL from as loaded, nats", fixed(effect.kl, 4)] : ["cosine with as loaded", fixed(effect.cosine, 6)];
+    const row = (name, value, mk) => el("div", { class: "stat plain", data: { effect: name } }, el("span", { class: "name" }, name), el("span", { class: "value number" }, value, mk));
+    fill(
+      this.effectNode,
+      headed("Effect", effect.kind === "embedding" ? "on the embedding" : `${outputTitle(effect.kind)} · tick: as loaded`),
+      effect.top ? odds(effect.top, { makeMark, one: true, moved: true, of: effect.kind === "classes" ? String : spelled }) : null,
+      row(moved[0], moved[1], makeMark()),
+      effect.relative === undefined ? null : row("relative distance", fixed(effect.relative, 4), makeMark()),
+      effect.others_unchanged === undefined ? null : row(`other heads of layer ${earliest}`, effect.others_unchanged ? "unchanged" : "changed", mark(effect.others_unchanged ? "equal" : "fails", effect.none ? "nothing is edited" : "what they say is bit for bit as before")),
+    );
+  }
+}
