@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headwise.proof.certificate import certify as certify
     from headwise.proof.five_moves import five_moves as five_moves
     from headwise.proof.kill_matrix import attack as attack
+    from headwise.show.html import five_moves_html as five_moves_html
+    from headwise.show.widget import five_moves_widget as five_moves_widget
     from headwise.subjects.cases import Case as Case
     from headwise.subjects.cases import cases as cases
     from headwise.subjects.check import check as check
@@ -51,6 +53,8 @@ _HOMES = {
     "certify": "headwise.proof.certificate",
     "check": "headwise.subjects.check",
     "five_moves": "headwise.proof.five_moves",
+    "five_moves_html": "headwise.show.html",
+    "five_moves_widget": "headwise.show.widget",
     "from_attentions": "headwise.models.attentions",
     "load_run": "headwise.models.saving",
     "open_model": "headwise.models.open",
@@ -77,6 +81,8 @@ __all__ = [
     "certify",
     "check",
     "five_moves",
+    "five_moves_html",
+    "five_moves_widget",
     "from_attentions",
     "load_run",
     "open_model",

@@ -33,6 +33,7 @@ def look(
     rows: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Which tokens of --head; the first 64 when absent.")] = None,
     top: Annotated[int | None, typer.Option(min=1, help=f"How many keys of each token of --head; {KEYS} when absent.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write the table, or the map of --head, to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the page of this run to this file, which needs nothing else.")] = None,
     json: Json = False,
 ) -> int:
     """Show what every head of MODEL does with TEXT, and what was proved of it.
@@ -58,6 +59,9 @@ def look(
     one = head_view(run, part_of(run, part), place, span, top or KEYS) if place is not None else None
     if png is not None:
         _draw(run, view, model, measure, one, png)
+    if html is not None:
+        with waiting(f"writing {html}"):
+            run.save_html(html)
     if json:
         print_json({"model": model, **to_plain(view), "head": one and asdict(one)})
     else:
@@ -141,5 +145,6 @@ ENTRY = Command(
         'headwise look demo:smollm2 "The cat sat on the mat." --head 3.5 --top 3': "where each token looks in layer 3, head 5",
         "headwise look demo:minilm @story.txt --json": "every number of a text in a file, for a program",
         'headwise look demo:minilm "The cat sat on the mat." --png heads.png': "the table as a picture",
+        'headwise look demo:minilm "The cat sat on the mat." --html heads.html': "the page of this run as one file",
     },
 )

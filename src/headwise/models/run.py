@@ -5,13 +5,14 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from headwise.attention.spec import Area
 from headwise.attention.tiles import pooled
 from headwise.axes import Float, Tensor
+from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
 from headwise.models.dataset import dataset
 from headwise.models.facts import Facts
@@ -26,6 +27,7 @@ from headwise.models.written import measures
 if TYPE_CHECKING:
     import xarray
 
+    from headwise.models.model import Model
     from headwise.models.proof import Proof
 
 
@@ -41,6 +43,7 @@ class Run:
         self._facts, self._store, self._session, self._outputs = facts, store, session, outputs
         self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
         self._lock, self._proving = RLock(), RLock()
+        self.model: "Model | None" = None  # whose run it is; `Model.run` says it
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -84,7 +87,9 @@ class Run:
 
     def noted(self, note: str) -> "Run":
         """The same run with one note more."""
-        return Run(replace(self._facts, notes=(*self._facts.notes, note)), self._store, self._session, self._outputs)
+        other = Run(replace(self._facts, notes=(*self._facts.notes, note)), self._store, self._session, self._outputs)
+        other.model = self.model
+        return other
 
     @cached_property
     def parts(self) -> "dict[str, xarray.Dataset]":
@@ -188,6 +193,23 @@ class Run:
         from headwise.models.saving import save
 
         save(self, Path(path))
+
+    def show(self) -> Any:
+        """The page of this run in a notebook.
+
+        Raises:
+            MissingPackage: anywidget is not installed.
+            ModelError: the run has no model.
+        """
+        return late("headwise.show.widget:run_widget")(self)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the page of this run as one file that needs nothing else: every statistic, small maps, the proof. For one text.
+
+        Raises:
+            ModelError: the run has no model, or the file cannot be written.
+        """
+        late("headwise.show.html:save_html")(self, Path(path))
 
     def _written(self, part: str) -> Sequence[Mapping[str, Tensor]]:
         """Norm, share and cosine of each call of a part."""

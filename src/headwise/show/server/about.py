@@ -13,7 +13,7 @@ from headwise.show.server.guard import BODY_BYTES
 from headwise.show.server.history import EDITS
 from headwise.show.server.jobs import AT_ONCE
 from headwise.show.server.runs import CELLS
-from headwise.show.server.texts import CHARACTERS, TEXTS
+from headwise.show.server.texts import CHARACTERS
 
 OURS = "headwise:attend"
 
@@ -48,7 +48,7 @@ class About:
                 "limits": limits,
                 "can": sorted(abilities()),
                 "models": self.desk.library.entries(),
-                "texts": [{"id": id, **text} for id, text in TEXTS.items()],
+                "texts": [{"id": id, **text} for id, text in self.desk.texts.items()],
                 "compare": compare,
                 "subjects": list(settings.subjects),
             }

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from headwise.show.server.hub import Hub
 from headwise.show.server.jobs import Jobs
 from headwise.show.server.keep import Keep
 from headwise.show.server.library import Library, Shelved, entry
+from headwise.show.server.texts import TEXTS
 from headwise.show.server.work import Work
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Settings:
 
 @dataclass(eq=False)
 class Desk:
-    """The parts of one server."""
+    """The parts of one server, and the sample texts that it offers."""
 
     settings: Settings
     hub: Hub = field(init=False)
@@ -57,6 +59,7 @@ class Desk:
     keep: Keep = field(init=False)
     jobs: Jobs = field(init=False)
     work: Work = field(init=False)
+    texts: dict[str, dict[str, str]] = field(default_factory=lambda: dict(TEXTS))
 
     def __post_init__(self) -> None:
         self.hub = Hub(self._freed)
@@ -72,9 +75,16 @@ class Desk:
         self.hub.tell("model", entry(found))
 
 
+ABLE = {
+    "importance": "headwise.show.server.measured",
+    "edit": "headwise.edit.edited",
+    "save": "headwise.edit.save",
+    "roles": "headwise.heads.casting",
+    "compare": "headwise.heads.compare",
+}
+
+
+@cache
 def abilities() -> Mapping[str, str]:
     """What this installation can do beyond what is always there, and the code that does it."""
-    found = {"importance": "headwise.show.server.measured"}
-    if find_spec("headwise.edit") is not None:
-        found |= {"edit": "headwise.edit", "save": "headwise.edit"}
-    return found
+    return {name: module for name, module in ABLE.items() if find_spec(module) is not None}

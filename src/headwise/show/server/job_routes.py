@@ -11,7 +11,7 @@ from headwise.show.server.about import OURS
 from headwise.show.server.answers import Denied, body_of, said
 from headwise.show.server.desk import Desk, abilities
 from headwise.show.server.guard import check_token
-from headwise.show.server.jobs import Job, in_process
+from headwise.show.server.jobs import CalledOff, Job, in_process
 
 FIELDS: Mapping[str, type] = {"subject": str, "level": str, "run": str, "part": str, "model": str, "base": str, "tuned": str, "text": str}
 Work = Callable[[Job], Awaitable[Any]]
@@ -55,7 +55,7 @@ class JobRoutes:
 
     def _able(self) -> dict[str, Callable[[dict[str, Any]], Awaitable[Work]]]:
         """The kinds of work that this installation is able to do, of those that need a model."""
-        found = {"importance": self._importance}
+        found = {"importance": self._importance, "roles": self._roles, "compare": self._compare}
         return {kind: make for kind, make in found.items() if kind in abilities()}
 
     async def _check(self, asked: dict[str, Any]) -> Work:
@@ -92,6 +92,37 @@ class JobRoutes:
             return await self.desk.work.prove(importance, held.run, part, lambda **words: self.desk.jobs.tell(job, **words), job.stop.is_set)
 
         return work
+
+    async def _roles(self, asked: dict[str, Any]) -> Work:
+        model = self.desk.library.ready(asked.get("model", ""))
+
+        async def work(job: Job) -> Any:
+            from headwise.show.server.playing import played
+
+            return await self.desk.work.prove(played, model, self._step(job))
+
+        return work
+
+    async def _compare(self, asked: dict[str, Any]) -> Work:
+        base, tuned = (self.desk.library.ready(asked.get(name, "")) for name in ("base", "tuned"))
+        text = asked.get("text")
+
+        async def work(job: Job) -> Any:
+            from headwise.show.server.compared import compared
+
+            return await self.desk.work.prove(compared, base, tuned, text)
+
+        return work
+
+    def _step(self, job: Job) -> Callable[[str, int, int], None]:
+        """Tells how far a job is, from its thread; ends the work when it has been called off."""
+
+        def tell(doing: str, done: int, of: int) -> None:
+            if job.stop.is_set():
+                raise CalledOff
+            self.desk.jobs.tell(job, done=done, of=of, doing=doing)
+
+        return tell
 
 
 def _peers() -> list[str]:

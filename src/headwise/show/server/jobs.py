@@ -103,15 +103,19 @@ class Jobs:
 
     async def _see_through(self, job: Job, work: Callable[[Job], Awaitable[Any]]) -> None:
         try:
-            job.result = await work(job)
-            job.state = "done"
-        except asyncio.CancelledError:
+            result = await work(job)
+            job.state, job.result = ("cancelled", None) if job.stop.is_set() else ("done", result)
+        except (asyncio.CancelledError, CalledOff):
             job.state = "cancelled"
         except HeadwiseError as error:
             job.state, job.error = "failed", {"kind": getattr(error, "kind", type(error).__name__), "message": str(error)}
         except Exception as error:  # noqa: BLE001 - whatever happens in a job, the page is told
             job.state, job.error = "failed", {"kind": type(error).__name__, "message": f"the job must end well, got {type(error).__name__}: {error}"}
         self.tell(job)
+
+
+class CalledOff(Exception):
+    """Raised in the thread of a job that nobody wants any more."""
 
 
 class WorkerFailed(HeadwiseError, RuntimeError):

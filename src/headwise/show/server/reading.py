@@ -32,10 +32,22 @@ def read(model: "Model", text: str) -> "tuple[Run, dict[str, Any]]":
     """
     start = time.perf_counter()
     run = model.run(_input(model, text), memory=MEMORY)
-    facts = {"text": text, "notes": list(run.notes), "parts": [_part(run, part) for part in run.parts], "measures": _measures(run)}
-    facts["output"] = told(run, Said(output_kind(model.hf), answer(model.hf, run.outputs, run.session.given)[:1]), lambda id: word(model, id))
+    facts = facts_of(model, run, text)
     facts["milliseconds"] = (time.perf_counter() - start) * 1000
     return run, facts
+
+
+def facts_of(model: "Model", run: "Run", text: str) -> dict[str, Any]:
+    """What the page is told of a run."""
+    said = Said(output_kind(model.hf), answer(model.hf, run.outputs, run.session.given)[:1])
+    return {
+        "text": text,
+        "milliseconds": 0.0,
+        "notes": list(run.notes),
+        "parts": [_part(run, part) for part in run.parts],
+        "measures": _measures(run),
+        "output": told(run, said, lambda id: word(model, id)),
+    }
 
 
 def word(model: "Model", id: int) -> str:
