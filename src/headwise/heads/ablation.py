@@ -18,6 +18,7 @@ ABLATIONS = ("zero", "mean", "resample")
 Instead = Callable[[Passage, int], Float[Tensor, "#B #T H E"]]  # what the heads of a call say when they are silenced
 
 
+@torch.no_grad()
 def losses_without(passage: Passage, place: Place, words: Float[Tensor, "#B #T H E"], heads: Sequence[int] | None = None) -> Float[Tensor, " n"]:
     """The loss with each of these heads of one layer silenced, one at a time.
 
@@ -36,6 +37,7 @@ def losses_without(passage: Passage, place: Place, words: Float[Tensor, "#B #T H
     return torch.cat(found).double().cpu()
 
 
+@torch.no_grad()
 def loss_without(passage: Passage, silenced: Bool[Tensor, "N L H"], words: Instead) -> Float[Tensor, " N"]:
     """The loss with many heads silenced at once, for each of N choices of them."""
     places = {place.index: layer for layer, place in enumerate(passage.places)}

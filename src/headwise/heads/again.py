@@ -25,6 +25,7 @@ from headwise.models.session import Session, drawing, explained, tensors_of, unm
 from headwise.models.tap import NAME, register, running
 from headwise.models.torch_attention import listen
 from headwise.models.twin import twin
+from headwise.models.watch import LayoutChanged
 
 SLACK = 1e-4  # of the largest output: what answering blocks may differ by from running them, in float32; more for narrower numbers
 Words = Callable[[int, Float[Tensor, "R T H E"]], Float[Tensor, "R T H E"]]
@@ -34,7 +35,11 @@ class Again:
     """One input of a model, run once and then again with changes.
 
     Args:
-        session: of a run on that input.
+        session: of a run on that input, or on a shorter one of its kind.
+        ways: `reuses` and `copies` as another pass of the same model found them; tried on this one when absent.
+
+    Raises:
+        LayoutChanged: the model takes another way on this input than the session's layout says.
 
     Attributes:
         tape: the pass as it was.
@@ -45,7 +50,7 @@ class Again:
             among outputs stands for what that map reads.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, ways: tuple[bool, bool] | None = None) -> None:
         register()
         self.session = session
         self.twin: Any = twin(session.hf, NAME)
@@ -65,7 +70,10 @@ class Again:
         self.batch = _batch_of(session.given)
         self.tape.outputs = self._run()
         self._recording = False
-        self.reuses, self.copies = self._tried()
+        if len(self.tape.words) != sum(site.heads is None for site in session.layout.sites):
+            raise LayoutChanged
+        self._ways = ways
+        self._take_logits_apart()
 
     def outputs(self, calls: Sequence[int], change: Words, times: int) -> Mapping[str, Tensor]:
         """What the model returns when W_O reads something else of these attention calls.
@@ -75,12 +83,21 @@ class Again:
             change: from a call's number and what W_O would read of it, times x batch rows, to what it is to read.
             times: copies of the batch.
         """
-        step, answered = min(self.tape.starts[call] for call in calls)
-        self._start = (step if self.reuses else 0, answered)
-        self._times = times
-        wanted = set(calls)
-        self._change = lambda call, read: change(call, read) if call in wanted else read
+        self._prepare(calls, change, times, self.reuses)
         return self._run()
+
+    def _prepare(self, calls: Sequence[int], change: Words, times: int, reuses: bool) -> None:
+        step, answered = min(self.tape.starts[call] for call in calls)
+        self._start, self._times, wanted = (step if reuses else 0, answered), times, set(calls)
+        self._change = lambda call, read: change(call, read) if call in wanted else read
+
+    @property
+    def reuses(self) -> bool:
+        return self._tried()[0]
+
+    @property
+    def copies(self) -> bool:
+        return self._tried()[1]
 
     def logits(self, rows: Float[Tensor, "n x"]) -> Float[Tensor, "n V"]:
         """Logits of rows of what `outputs` gives as logits."""
@@ -94,6 +111,10 @@ class Again:
         """Compute a call, or answer it with what was said before."""
         index, self._calls = self._calls, self._calls + 1
         if self._recording:
+            sites = [site for site in self.session.layout.sites if site.heads is None]
+            if index >= len(sites) or sites[index].module != self.names[id(module)]:
+                raise LayoutChanged
+            self.tape.shapes.append((*asked.query.shape[:2], asked.key.shape[1], asked.query.shape[2], asked.key.shape[2]))
             self.tape.words.append(compute(asked.query, asked.key, asked.value, asked.call).output)
             return self.tape.words[-1]
         if index < self._start[1]:
@@ -177,31 +198,30 @@ class Again:
             return self.tape.head_out
         return x if self.is_chunked else self._head_forward(x)
 
+    def _take_logits_apart(self) -> None:
+        """See `is_chunked`. The logits themselves, which are large, are then dropped."""
+        read, out, whole = self.tape.head_in, self.tape.head_out, self.tape.outputs
+        logits = whole.get("logits")
+        self.tape.head_out = None
+        if not self.tape.starts or logits is None or read is None or out is None or logits.shape != out.shape or not torch.equal(logits, out):
+            return
+        self.is_chunked, self.tape.outputs = True, {**whole, "logits": read}
+        last = max(self.tape.starts)
+        if not self._same(last, 1, reuses=True) and not self._same(last, 1, reuses=False):
+            self.is_chunked, self.tape.outputs = False, whole  # the model does something with logits that happens to change none
+
     def _tried(self) -> tuple[bool, bool]:
         """Whether blocks can be answered, and whether copies can go into one batch: seen on the pass without any change."""
-        read, out, whole = self.tape.head_in, self.tape.head_out, self.tape.outputs
-        self.tape.head_out = None  # logits are large
-        logits = whole.get("logits")
-        if logits is not None and read is not None and out is not None and logits.shape == out.shape and torch.equal(logits, out):
-            self.is_chunked, self.tape.outputs = True, {**whole, "logits": read}
-            del out, logits
-            found = self._ways()
-            if found is not None:
-                return found
-            self.is_chunked, self.tape.outputs = False, whole  # the model does something with logits that happens to change none
-        return self._ways() or (False, False)
+        if self._ways is None:
+            calls = sorted(self.tape.starts)
+            reuses = bool(calls) and all(self._same(call, 1, reuses=True) for call in {calls[len(calls) // 2], calls[-1]})
+            self._ways = reuses, bool(calls) and self._same(calls[-1], 2, reuses=reuses)
+        return self._ways
 
-    def _ways(self) -> tuple[bool, bool] | None:
-        calls = sorted(self.tape.starts)
-        for reuses, times in ((True, 2), (True, 1), (False, 2), (False, 1)):
-            self.reuses = reuses
-            if calls and all(self._same(call, times) for call in {calls[len(calls) // 2], calls[-1]}):
-                return reuses, times > 1
-        return None
-
-    def _same(self, call: int, times: int) -> bool:
+    def _same(self, call: int, times: int, reuses: bool) -> bool:
+        self._prepare([call], _unchanged, times, reuses)
         try:
-            found = self.outputs([call], _unchanged, times)
+            found = self._run()
         except (HeadwiseError, RuntimeError, IndexError):
             return False  # the model passes something from block to block by another way
         return all(_close(found[name], x, times) for name, x in self.tape.outputs.items() if name in found and x.is_floating_point())

@@ -16,7 +16,7 @@ from headwise.axes import Bool, Float, Int, Tensor
 from headwise.errors import ArgumentError
 from headwise.heads.again import Again
 
-CELLS = 1 << 23  # logits that are held at once
+CELLS = 1 << 24  # logits that are held at once
 LOSSES = ("next", "masked", "kl", "cosine")
 MASKED, NO_LABEL = 0.15, -100
 

@@ -12,11 +12,15 @@ from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
 from headwise.heads.again import Again
 from headwise.heads.losses import LOSSES, Loss, loss_of, masked
 from headwise.models.inputs import encode
-from headwise.models.parts import Place
+from headwise.models.layout import Layout
+from headwise.models.parts import Place, places
+from headwise.models.session import Session
+from headwise.models.watch import LayoutChanged
 
 if TYPE_CHECKING:
     from headwise.models.model import Model
 
+SHORT = 24  # tokens of the beginning on which a layout is learned
 TOKENS = 2048  # of all copies of a text that go into one batch
 
 
@@ -43,26 +47,65 @@ class Passage:
         return max(1, TOKENS // tokens)
 
 
-def open_passage(model: "Model", what: Any, loss: str, part: str | None, seed: int = 0) -> Passage:
-    """Run a text once and write it down.
+class Opener:
+    """Opens texts of one model; what it learns of the first of a kind it need not learn again.
 
-    Raises:
-        WritesRefused: the heads of a layer cannot be told apart.
-        ArgumentError: no such part; a loss that the model cannot have.
+    Args:
+        loss: what is lost; see `losses`.
+        part: whose heads are looked at, where the model has several.
     """
-    given, labels = dict(encode(model.hf, model.tokenizer, what).given), None
-    if loss == "masked":
-        given, labels = masked(given, _mask_of(model), set(model.tokenizer.all_special_ids), seed)
-    run = model.run(given, statistics=(), memory=0)
-    again = Again(run.session)
-    places = _places(run.places, part)
-    for place in places:
-        if place.index not in again.tape.reads:
-            raise WritesRefused(f"writes of {place.module} cannot be told by head: {run.session.layout.sites[place.index].refusal}.")
-    judged = loss_of(loss, again, labels)
-    with torch.no_grad():
-        base = float(judged(again.tape.outputs, 1)) if judged.tokens else float("nan")
-    return Passage(again, places, judged, base)
+
+    def __init__(self, model: "Model", loss: str, part: str | None = None, seed: int = 0) -> None:
+        self.model, self.loss, self.part, self.seed = model, loss, part, seed
+        self.layouts: dict[tuple[str, ...], Layout] = {}
+        self.ways: tuple[bool, bool] | None = None
+
+    def open(self, what: Any) -> Passage:
+        """Run a text once and write it down.
+
+        Raises:
+            WritesRefused: the heads of a layer cannot be told apart.
+            ArgumentError: no such part; a loss that the model cannot have.
+        """
+        given, labels = dict(encode(self.model.hf, self.model.tokenizer, what).given), None
+        if self.loss == "masked":
+            given, labels = masked(given, _mask_of(self.model), set(self.model.tokenizer.all_special_ids), self.seed)
+        again, found = self._again(given)
+        chosen = _chosen(found, self.part)
+        for place in chosen:
+            if place.index not in again.tape.reads:
+                raise WritesRefused(f"writes of {place.module} cannot be told by head: {again.session.layout.sites[place.index].refusal}.")
+        judged = loss_of(self.loss, again, labels)
+        with torch.no_grad():
+            base = float(judged(again.tape.outputs, 1)) if judged.tokens else float("nan")
+        return Passage(again, chosen, judged, base)
+
+    def learn(self, passage: Passage) -> None:
+        """Remember how this passage can be run again."""
+        self.ways = (passage.again.reuses, passage.again.copies)
+
+    def _again(self, given: dict[str, Any]) -> tuple[Again, Sequence[Place]]:
+        """The pass on tape: by the layout of a shorter input where that fits, which costs less to learn than that of a long one."""
+        kind = tuple(sorted(given))
+        if kind not in self.layouts:
+            self.layouts[kind] = self.model.run(_beginning(given), statistics=(), memory=0).session.layout
+        layout = self.layouts[kind]
+        if all(site.heads is None for site in layout.sites):
+            try:
+                again = Again(Session(self.model.hf, given, layout), self.ways)
+                return again, places(self.model.hf, layout.sites, again.tape.shapes)
+            except LayoutChanged:
+                pass  # a longer text takes another way
+        run = self.model.run(given, statistics=(), memory=0)
+        return Again(run.session, self.ways), run.places
+
+
+def _beginning(given: dict[str, Any]) -> dict[str, Any]:
+    """The first tokens of a text, where all tensors are about tokens of one text."""
+    lengths = {x.shape[1] for x in given.values() if isinstance(x, Tensor) and x.dim() == 2}
+    if any(isinstance(x, Tensor) and x.dim() != 2 for x in given.values()) or len(lengths) != 1:
+        return given
+    return {name: x[:, :SHORT] if isinstance(x, Tensor) else x for name, x in given.items()}
 
 
 def loss_name(model: "Model", asked: str | None) -> str:
@@ -92,7 +135,7 @@ def _mask_of(model: "Model") -> int:
     return found
 
 
-def _places(places: Sequence[Place], part: str | None) -> tuple[Place, ...]:
+def _chosen(places: Sequence[Place], part: str | None) -> tuple[Place, ...]:
     parts = list(dict.fromkeys(place.part for place in places))
     if part is None and len(parts) > 1:
         raise ArgumentError(f"part must be given where a model has several, got None. Choose one of {', '.join(parts)}.")

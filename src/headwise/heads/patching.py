@@ -33,6 +33,7 @@ class Pair:
     start: float
 
 
+@torch.no_grad()
 def pair(clean: Passage, corrupt: Passage, metric: Metric | None) -> Pair:
     """What is measured on both, before anything is patched.
 
@@ -49,6 +50,7 @@ def pair(clean: Passage, corrupt: Passage, metric: Metric | None) -> Pair:
     return Pair(clean, corrupt, chosen, goal, start)
 
 
+@torch.no_grad()
 def recovered(pair: Pair, place: Place) -> Float[Tensor, " H"]:
     """How much of the way each head of a layer brings the metric back."""
     again, words = pair.corrupt.again, pair.clean.again.tape.reads[place.index]

@@ -35,6 +35,7 @@ class Tape:
 
     Attributes:
         words: what the heads of each call that came by our function said.
+        shapes: [B, H, G, T, S] of each of these calls.
         reads: what W_O read of each attention call, by its number.
         steps: of the blocks, in the order of the pass.
         starts: of each attention call with a W_O: the step in which W_O read it, and how many calls of ours there had been.
@@ -43,6 +44,7 @@ class Tape:
     """
 
     words: list[Output] = field(default_factory=list)
+    shapes: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     reads: dict[int, Float[Tensor, "B T H E"]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     starts: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.heads import gradient, patching
 from headwise.heads.ablation import Instead, Means, losses_without, of_another, zeros
-from headwise.heads.passages import Passage, open_passage
+from headwise.heads.passages import Opener, Passage
 from headwise.models.parts import Place
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Worker:
 
     def __init__(self, model: "Model", texts: Sequence[Any], plan: Plan) -> None:
         self.model, self.texts, self.plan = model, texts, plan
+        self.opener = Opener(model, plan.loss, plan.part, plan.seed)
         self.kept: dict[Any, Passage] = {}
         self.means: Means | None = None
 
@@ -77,6 +78,7 @@ class Worker:
             return self._result(passage, [list(map(float, effect)) for effect in gradient.effects(passage)])
         if self.plan.method == "write":
             return self._result(passage, shares(passage))
+        self.opener.learn(passage)
         place = passage.places[layer]
         silent = self._instead(text)(passage, place.index)
         return self._result(passage, [(losses_without(passage, place, silent) - passage.base).tolist()])
@@ -86,6 +88,7 @@ class Worker:
 
     def _patched(self, text: int, layer: int) -> Result:
         clean, corrupt = (self._open((text, side), self.texts[text][side]) for side in (0, 1))
+        self.opener.learn(corrupt)
         both = patching.pair(clean, corrupt, self.plan.metric)
         return Result([patching.recovered(both, corrupt.places[layer]).tolist()], 1, both.start)
 
@@ -109,7 +112,7 @@ class Worker:
         if name not in self.kept:
             while len(self.kept) > 1:
                 del self.kept[next(iter(self.kept))]
-            self.kept[name] = open_passage(self.model, text, self.plan.loss, self.plan.part, self.plan.seed)
+            self.kept[name] = self.opener.open(text)
         return self.kept[name]
 
 

@@ -1,0 +1,101 @@
+"""`headwise roles`: which heads play which roles."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwise.cli.command import Command, Json
+from headwise.cli.output import counting, print_json, show, waiting
+from headwise.cli.sheet import Csv, check_csv, write_csv
+from headwise.cli.text import read_text
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def roles(
+    model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or a demo such as demo:smollm2.", show_default=False)],
+    role: Annotated[list[str] | None, typer.Option(help="Only this role, or one relation: grammar:nsubj; may be given again. All when absent.")] = None,
+    lines: Annotated[Path | None, typer.Option(help="A file with a text on each line; plain English made at random when absent.")] = None,
+    conllu: Annotated[Path | None, typer.Option(help="A CoNLL-U file with parsed sentences, for grammar.")] = None,
+    gap: Annotated[Path | None, typer.Option(help="A file in the format of GAP, for coreference.")] = None,
+    winobias: Annotated[list[Path] | None, typer.Option(help="A file in the format of WinoBias, likewise; may be given again.")] = None,
+    reactions: Annotated[Path | None, typer.Option(help="A file with a mapped reaction (SMILES) on each line, for alignment.")] = None,
+    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross, where it has several.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Texts for each role, at most.")] = 400,
+    margin: Annotated[float, typer.Option(help="By how much a head must beat the baseline to play a role.")] = 0.05,
+    task: Annotated[str | None, typer.Option(help="What --png shows: the score of every head in this task; the largest lead when absent.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
+    csv: Csv = None,
+    png: Annotated[Path | None, typer.Option(help="Write a grid of all heads to this file.")] = None,
+    json: Json = False,
+) -> int:
+    """Find out which heads of MODEL play which roles, each against the best simpler rule.
+
+    A head is chosen on one half of the texts and judged on the other; it plays the role if it certainly beats the rule by --margin.
+    """
+    from headwise.show.figure import check_png
+
+    check_csv(csv)
+    if png is not None:
+        check_png(png)
+    texts = [] if lines is None else [line for line in read_text(f"@{lines}").splitlines() if line.strip()]
+    with waiting("starting transformers"):
+        from headwise.heads.alignments import read_reactions
+        from headwise.heads.casting import roles as found_roles
+        from headwise.models.open import open_model
+    opened = open_model(model)
+    aligned = [] if reactions is None else read_reactions(opened, reactions)
+    with counting(f"asking the heads of {model}") as tell:
+        found = found_roles(
+            opened,
+            role or "all",
+            texts=texts,
+            conllu=conllu,
+            gap=gap,
+            winobias=winobias or (),
+            aligned=aligned,
+            part=part,
+            limit=limit,
+            margin=margin,
+            seed=seed,
+            tell=tell,
+        )
+    _tell(found, task, csv, png, json)
+    return 0
+
+
+def _tell(found: "xarray.Dataset", task: str | None, csv: Path | None, png: Path | None, json: bool) -> None:
+    from headwise.errors import ArgumentError
+    from headwise.show.casting import COLUMNS, head_rows, leading_task, role_lines, task_rows, task_table
+
+    if task is not None and task not in found["task"].values:
+        raise ArgumentError(f"task must be one of {', '.join(found['task'].values.tolist())}, got {task!r}. Correct the name.")
+    write_csv(csv, COLUMNS, task_rows(found))
+    if png is not None:
+        from headwise.show.figure import Caption, save_figure, table_figure
+
+        shown = task or leading_task(found)
+        rule = str(found["rule"].sel(task=shown).values)
+        caption = Caption(shown, f"{found.attrs['model']}, the score of every head; baseline: {rule}, {float(found['baseline'].sel(task=shown)):.2f}.")
+        save_figure(table_figure(task_table(found, shown), caption), png)
+    if json:
+        print_json(_plain(found, [dict(zip(COLUMNS, row, strict=True)) for row in task_rows(found)], head_rows(found)))
+    else:
+        show(*role_lines(found))
+
+
+def _plain(found: "xarray.Dataset", tasks: list[dict[str, Any]], heads: list[tuple[int, int, str]]) -> dict[str, Any]:
+    every = [{"layer": layer, "head": head, "role": role} for layer, head, role in heads]
+    scores = {str(task): found["score"].sel(task=task).values.tolist() for task in found["task"].values}
+    return {**found.attrs, "tasks": tasks, "heads": every, "scores": scores}
+
+
+ENTRY = Command(
+    roles,
+    examples={
+        "headwise roles demo:minilm --role position --role first_token --limit 12": "who looks at neighbours, who rests on the first token",
+        "headwise roles demo:smollm2 --role induction --limit 24 --png induction.png": "the heads that continue what was there before, as a picture",
+    },
+)
