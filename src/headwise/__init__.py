@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from headwise.edit.temper import Temper as Temper
     from headwise.edit.tie import Tie as Tie
     from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.heads.casting import roles as roles
+    from headwise.heads.importance import rank as rank
+    from headwise.heads.resilience import resilience as resilience
+    from headwise.heads.similarity import similar as similar
     from headwise.models.attentions import from_attentions as from_attentions
     from headwise.models.open import open_model as open_model
     from headwise.models.saving import load_run as load_run
@@ -58,6 +62,10 @@ _HOMES = {
     "from_attentions": "headwise.models.attentions",
     "load_run": "headwise.models.saving",
     "open_model": "headwise.models.open",
+    "rank": "headwise.heads.importance",
+    "resilience": "headwise.heads.resilience",
+    "roles": "headwise.heads.casting",
+    "similar": "headwise.heads.similarity",
     "statistics": "headwise.attention.statistics",
 }
 
@@ -86,6 +94,10 @@ __all__ = [
     "from_attentions",
     "load_run",
     "open_model",
+    "rank",
+    "resilience",
+    "roles",
+    "similar",
     "statistics",
 ]
 
