@@ -62,9 +62,7 @@ def readout(again: Again) -> Readout:
         WritesRefused: something else stands at the end of the model, or heads' writes do not reach the stream as they are.
     """
     if not again.is_chunked or again.head is None:
-        raise WritesRefused(
-            "direct effects on logits must be those of a map to the vocabulary that comes last, got another end (a cap on logits?)."
-        )
+        raise WritesRefused("direct effects on logits must be those of a map to the vocabulary that comes last, got another end (a cap on logits?).")
     norm, read, given = _last_norm(again)
     _check_stream(again)
     x = read.float()

@@ -52,11 +52,11 @@ def writes(model: "Model", what: Any, part: str | None = None) -> "xarray.Datase
     """What every head adds, token by token.
 
     Returns:
-        A Dataset. By layer, head and query, of one text: `norm`, `share` (of the sum, along it; they add up to 1), `cosine` (with the layer's output),
-        `stream_cosine` (with the residual stream that it is added to), `kept` (what its block lets through of what the head says:
-        |z·W_O[h]|² / (|z|²·s²), s the block's largest singular value). By layer and query: `agreement` (|Σ writes| / Σ |writes|: 1 when all pull one way, 0 when they cancel), `overlap`
-        (mean cosine of two heads' writes), `democracy` (entropy of the heads' shares of the length, over log H: 1 when all write alike, 0 when one writes all).
-        By layer and head: `effective_rank` (exp of the entropy of the squared singular values' shares), `singular_values`.
+        A Dataset about the first text. By layer, head and query: `norm`; `share` of the sum, along it (they add up to 1); `cosine` with the layer's output;
+        `stream_cosine` with the residual stream that it is added to; `kept`, what its block lets through of what the head says: |z·W_O[h]|² / (|z|²·s²), s the
+        block's largest singular value. By layer and query: `agreement`, |Σ writes| / Σ |writes|: 1 when all pull one way, 0 when they cancel; `overlap`, the
+        mean cosine of two heads' writes; `democracy`, entropy of the heads' shares of the length over log H: 1 when all write alike, 0 when one writes all.
+        By layer and head: `effective_rank`, exp of the entropy of the squared singular values' shares; `singular_values`.
 
     Raises:
         WritesRefused: heads cannot be told apart.
