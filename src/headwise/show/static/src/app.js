@@ -64,10 +64,6 @@ export class App {
   async follow() {
     const { facts } = this.world;
     if (!facts) return;
-    if (this.world.transport.recorded) {
-      if (this.state.run && !this.world.run) await this.world.recorded(this.state.run);
-      return;
-    }
     const ready = facts.models.find((one) => one.id === this.chosenModel());
     if (!ready || ready.state !== "ready") return;
     await this.world.read(ready.id, this.chosenText());
@@ -154,9 +150,9 @@ export class App {
     const skip = el("a", { class: "skip", href: "#", on: { click: (event) => (event.preventDefault(), this.main.focus()) } }, "Skip to content");
     this.main.tabIndex = -1;
     const brand = el("span", { class: "brand" }, "headwise");
-    const top = el("header", { class: "top" }, brand, nav, el("span", { class: "grow" }), this.models, this.texts, this.badge, theme, help);
+    const top = el("header", { class: "top" }, skip, brand, nav, el("span", { class: "grow" }), this.models, this.texts, this.badge, theme, help);
     const foot = el("footer", { class: "legend" }, legend(), el("span", { class: "last" }, "hover or focus a mark for its residual"));
-    fill(this.root, skip, top, this.main, foot, this.help);
+    fill(this.root, top, this.main, foot, this.help);
     this.tip = tips(this.root);
     this.onKey = (event) => this.key(event);
     addEventListener("keydown", this.onKey);

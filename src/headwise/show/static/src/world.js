@@ -96,12 +96,6 @@ export class World {
     }
   }
 
-  /** A saved file has one run. */
-  async recorded(id) {
-    this.run = await this.ask("GET", `/api/runs/${id}`);
-    this.choose(null);
-  }
-
   /** One part of several: encoder, decoder, cross-attention. */
   choose(name) {
     const part = this.run.parts.find((one) => one.name === name) ?? this.run.parts[0];
@@ -110,12 +104,20 @@ export class World {
     this.forget();
     Object.assign(this, { part, wanted });
     this.tell("run");
-    this.load("grid", () => this.ofPart("grid"), (grid) => (this.grid = grid));
-    this.load("thumbs", () => this.thumbnails(), (thumbs) => (this.thumbs = thumbs));
+    const first = [this.load("grid", () => this.ofPart("grid"), (grid) => (this.grid = grid)), this.load("thumbs", () => this.thumbnails(), (thumbs) => (this.thumbs = thumbs))];
     if (part.writes_refused) this.refusal = part.writes_refused;
-    else this.load("writes", () => this.ofPart("writes"), (writes) => (this.writes = writes));
-    if (!this.proof) this.load("proof", () => this.ask("GET", `/api/runs/${this.run.id}/proof`), (proof) => (this.proof = proof));
-    if (this.can("edit") && !this.transport.recorded) this.load("edits", () => this.ask("GET", this.path(`/api/edits/${this.run.model}`, {}, { session: true })), (edits) => (this.edits = edits));
+    else first.push(this.load("writes", () => this.ofPart("writes"), (writes) => (this.writes = writes)));
+    if (this.can("edit") && !this.transport.recorded) first.push(this.load("edits", () => this.ask("GET", this.path(`/api/edits/${this.run.model}`, {}, { session: true })), (edits) => (this.edits = edits)));
+    if (!this.proof) this.prove(first);
+  }
+
+  /** About four passes: they begin when what is looked at is there. */
+  async prove(first) {
+    const { run } = this;
+    this.pending.add("proof");
+    await Promise.all(first);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    if (this.run === run) this.load("proof", () => this.ask("GET", `/api/runs/${run.id}/proof`), (proof) => (this.proof = proof));
   }
 
   /** The part as a parameter: the first is what is meant by none. */

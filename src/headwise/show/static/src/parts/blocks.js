@@ -14,14 +14,14 @@ export function blocks(app, choose) {
     const bar = el("i", { class: share < 0 ? "less" : "", style: { height: `${Math.max(height, height ? 1 : 0)}px`, top: share < 0 ? "26px" : `${26 - height}px` } });
     return el(
       "button",
-      { type: "button", "aria-current": one === head ? "true" : null, "aria-label": `head ${one}, share ${fixed(share, 3)}`, tabindex: one === head ? 0 : -1, data: { head: one, tip: count > 16 ? `H${one} ${fixed(share, 3)}` : null } },
+      { type: "button", "aria-current": one === head ? "true" : null, tabindex: one === head ? 0 : -1, data: { head: one, tip: count > 8 ? `H${one} ${fixed(share, 3)}` : null } },
       el("span", { class: "block" }, count > 16 ? String(one) : `H${one}`),
       el("span", { class: "bar-space" }, bar),
       el("span", { class: "amount" }, fixed(share, 3)),
     );
   });
   for (const button of buttons) if (!button.dataset.tip || button.dataset.tip === "null") delete button.dataset.tip;
-  const node = el("div", { class: `blocks${count > 14 ? " many" : ""}`, role: "group", "aria-label": `shares of the heads of layer ${layer}` }, buttons);
+  const node = el("div", { class: `blocks${count > 14 ? " many" : count > 8 ? " some" : ""}`, role: "group", "aria-label": `shares of the heads of layer ${layer}` }, buttons);
   node.addEventListener("click", (event) => {
     const told = event.target.closest("[data-head]");
     if (told) choose(layer, +told.dataset.head);

@@ -17,7 +17,7 @@ export class ScalePanel {
     this.curve = el("div", { class: "dose-box" });
     this.amount = el("b", { class: "amount-now" });
     const { world } = app;
-    this.slider = el("input", { type: "range", min: 0, max: 2, step: 0.05, "aria-label": "scale of what the head says", disabled: !world.mayWrite, on: { input: () => this.dragged(), change: () => this.send() } });
+    this.slider = el("input", { type: "range", min: 0, max: 2, step: 0.05, value: 1, "aria-label": "scale of what the head says", disabled: !world.mayWrite, on: { input: () => this.dragged(), change: () => this.send() } });
     this.title = el("h2");
     this.peak = el("p", { class: "sub" });
     this.effectNode = el("div", { class: "section effect", "aria-live": "polite" });

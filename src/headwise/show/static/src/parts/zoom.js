@@ -54,6 +54,8 @@ export class Zoom {
 
   /** Once it stands in the page: the viewer needs to know its size. */
   open() {
+    // OpenSeadragon would write a style sheet into the page, which our policy forbids, unless it finds one of its own there already.
+    if (!document.querySelector("style[data-openseadragon-mobile-css]")) this.app.root.append(el("style", { type: "text/plain", "data-openseadragon-mobile-css": "true" }));
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.viewer = new OpenSeadragon.Viewer({
       element: this.hold,
@@ -91,6 +93,21 @@ export class Zoom {
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.area);
     this.drawMini();
+    if (this.app.state.key === null) this.aim();
+    else this.read();
+  }
+
+  /** Where nothing was chosen, the cursor begins on the largest weight of its row but that of the first token. */
+  async aim() {
+    const [row] = this.cursor;
+    const { layer, head } = this.app.state;
+    try {
+      const { data } = await this.app.world.weights(layer, head, [row, row + 1], [0, this.part.keys]);
+      const best = data.length > 1 ? data.subarray(1).reduce((most, weight, at) => (weight > data[most] ? at + 1 : most), 1) : 0;
+      if (!this.closed && this.cursor[0] === row && this.cursor[1] === 0) this.cursor = [row, best];
+    } catch {
+      // reading the row says what is wrong
+    }
     this.read();
   }
 

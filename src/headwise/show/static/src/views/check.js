@@ -20,7 +20,7 @@ class CheckView {
     this.node = el(
       "div",
       { class: "check-columns" },
-      el("section", { "aria-label": "blue team" }, el("div", { class: "team" }, "Blue team ", el("span", {}, "is this attention right?")), this.left),
+      el("section", { "aria-label": "blue team" }, el("h1", { class: "unseen" }, "Check"), el("div", { class: "team" }, "Blue team ", el("span", {}, "is this attention right?")), this.left),
       el("section", { "aria-label": "red team" }, el("div", { class: "team attacks" }, "Red team ", el("span", {}, "every attack against every invariant")), this.right),
     );
   }

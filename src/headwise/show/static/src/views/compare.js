@@ -1,2 +1,286 @@
-import { el } from "../dom.js";
-export const compare = () => ({ node: el("div") });
+/** Compare: what fine-tuning did to each head. Verdicts on a map of all heads, a ranked table, and both heads side by side. */
+
+import { el, fill, svg } from "../dom.js";
+import { brief, counted, fixed, headName } from "../format.js";
+import { mark } from "../marks.js";
+import { CANNOT_WRITE } from "../parts/edits.js";
+import { failureNote, headed, progress, segmented, waiting, wo } from "../parts/note.js";
+import { rampBar } from "../parts/ramp-bar.js";
+import { coded, paintCodes } from "../parts/thumb.js";
+import { place, sequential, table } from "../ramp.js";
+import { SCALES } from "../ramp.js";
+
+const SHAPES = {
+  muted: "M2 3h8M6 4v6M3 7.5 6 10.5l3-3",
+  amplified: "M2 10h8M6 9V2M3 5l3-3 3 3",
+  tempered: "M1 6c2-5 3-5 5 0s3 5 5 0",
+  sharpened: "M1 10 6 2l5 8",
+  rewired: "M1 3h3l4 6h3M1 9h3l1-1.5M7 4.5 8 3h3",
+  tied: "M3 6a2.5 2.5 0 0 1 5 0M4 6a2.5 2.5 0 0 0 5 0M1 6h2M9 6h2",
+  unchanged: "M2 6h8",
+};
+const MEANINGS = {
+  tied: "its slices became another head’s",
+  muted: "says the same, more quietly",
+  amplified: "says the same, louder",
+  rewired: "looks elsewhere, or says something else",
+  tempered: "looks at more keys: flatter",
+  sharpened: "looks at fewer keys: sharper",
+  unchanged: "as it was",
+};
+const TITLES = { gain: "gain through W_O", qk: "ΔQK", ov: "ΔOV", temperature: "temperature", pattern: "pattern", writes: "writes", qk_cosine: "cosine of QK", ov_cosine: "cosine of OV", qk_size: "size of QK" };
+const MOST = 120; // rows that are shown
+
+const icon = (verdict) => svg("svg", { class: "verdict-icon", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: (SHAPES[verdict] ?? SHAPES.unchanged) }));
+const chip = (verdict) => el("span", { class: `chip verdict-chip ${verdict}`, data: { tip: MEANINGS[verdict] ?? verdict } }, icon(verdict), verdict);
+
+export function compare(app) {
+  const view = new CompareView(app);
+  return { node: view.node, shown: () => view.begin(), moved: (state, before) => view.moved(state, before), changed: (what) => view.changed(what) };
+}
+
+class CompareView {
+  constructor(app) {
+    this.app = app;
+    this.centre = el("div", { class: "centre" });
+    this.rail = el("aside", { class: "rail red", "aria-label": "the chosen head" });
+    this.node = el("div", { class: "columns compare-columns" }, this.centre, this.rail);
+  }
+
+  get pair() {
+    const { state, world } = this.app;
+    const ready = (world.facts?.models ?? []).filter((one) => one.state === "ready");
+    const told = world.facts?.compare;
+    const base = state.base || told?.base || ready[0]?.id;
+    return { base, tuned: state.tuned || told?.tuned || ready.find((one) => one.id !== base)?.id || base };
+  }
+
+  /** Begin by itself where two models were given for it. */
+  begin() {
+    const { world } = this.app;
+    this.draw();
+    if (!world.facts || !world.can("compare") || world.transport.recorded) return;
+    if (world.facts.compare && world.mayWrite && !this.result) this.start();
+  }
+
+  get result() {
+    const { base, tuned } = this.pair;
+    return this.app.world.compared?.get(`${base} ${tuned}`);
+  }
+
+  get job() {
+    const { base, tuned } = this.pair;
+    return [...this.app.world.jobs.values()].reverse().find((one) => one.kind === "compare" && one.base === base && one.tuned === tuned);
+  }
+
+  async start() {
+    const { world } = this.app;
+    const { base, tuned } = this.pair;
+    if (this.job?.state === "running") return;
+    this.failure = null;
+    world.compared ??= new Map();
+    try {
+      const job = await world.start("compare", { base, tuned, text: this.app.chosenText() }, (result) => (world.compared.set(`${base} ${tuned}`, result), world.tell("compared")));
+      Object.assign(job, { base, tuned });
+    } catch (failure) {
+      this.failure = failure;
+    }
+    this.draw();
+  }
+
+  draw() {
+    const { world } = this.app;
+    if (!world.facts) return void fill(this.centre, waiting("asking the server"));
+    if (!world.can("compare")) {
+      fill(this.rail);
+      return void fill(this.centre, this.title(), el("p", { class: "note" }, "Two models can be compared with headwise compare BASE TUNED, or on this page when it is started with headwise serve --compare BASE TUNED. This installation has no comparison to show."));
+    }
+    const { result, job } = this;
+    fill(
+      this.centre,
+      this.title(),
+      this.chooser(),
+      job?.state === "running" ? progress(job, () => world.cancel(job)) : null,
+      job?.error ? failureNote({ message: job.error }, "The comparison broke off.") : null,
+      this.failure ? failureNote(this.failure) : null,
+      result ? this.found(result) : null,
+    );
+    if (result) this.chosen(result);
+    else fill(this.rail);
+  }
+
+  title() {
+    return el("div", { class: "view-head" }, el("h1", { class: "title" }, "Base → tuned"), el("span", { class: "sub" }, "what became of each head, in weight space and on a text"));
+  }
+
+  chooser() {
+    const { world } = this.app;
+    const ready = world.facts.models.filter((one) => one.state === "ready");
+    const pick = (name) => el("label", {}, name, el("select", { class: "field", on: { change: (event) => this.app.go({ [name]: event.target.value, row: "" }) } }, ready.map((one) => el("option", { value: one.id, selected: one.id === this.pair[name] }, one.name))));
+    const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || this.job?.state === "running", on: { click: () => this.start() } }, this.result ? "Compare again" : "Compare");
+    return el("div", { class: "bar" }, pick("base"), pick("tuned"), start, world.mayWrite ? null : el("span", { class: "sub" }, CANNOT_WRITE));
+  }
+
+  heads(result) {
+    const list = [];
+    for (let layer = 0; layer < result.layers; layer++)
+      for (let head = 0; head < result.heads; head++) if (result.verdict[layer]?.[head]) list.push({ layer, head, verdict: result.verdict[layer][head], change: changeOf(result, layer, head) });
+    return list.sort((a, b) => (b.verdict !== "unchanged") - (a.verdict !== "unchanged") || b.change - a.change);
+  }
+
+  found(result) {
+    const all = this.heads(result);
+    const { verdict } = this.app.state;
+    const counts = {};
+    for (const one of all) counts[one.verdict] = (counts[one.verdict] ?? 0) + 1;
+    const shown = verdict === "all" || !counts[verdict] ? all : all.filter((one) => one.verdict === verdict);
+    const choices = [["all", `all ${all.length}`], ...Object.entries(counts).map(([name, count]) => [name, `${name} ${count}`])];
+    return [
+      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Where it changed"), rampBar(this.app.theme, { of: SCALES.sqrt, words: ["larger of ΔQK and ΔOV, √"] })), el("div", { class: "where" }, this.map(result, all), this.rules(result, counts))),
+      el("div", { class: "bar after" }, segmented("verdict", choices, counts[verdict] ? verdict : "all", (one) => this.app.go({ verdict: one, row: "" }, { quietly: true })), el("span", { class: "sub" }, "ranked by change")),
+      this.list(result, shown),
+    ];
+  }
+
+  rules(result, counts) {
+    const told = result.thresholds ?? {};
+    const limits = Object.entries(told).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
+    return el("dl", { class: "rules" }, Object.keys(SHAPES).filter((name) => counts[name]).map((name) => [el("dt", {}, icon(name), name), el("dd", {}, MEANINGS[name])]), limits.length ? el("dd", { class: "limits" }, `bars: ${limits.join(", ")}`) : null);
+  }
+
+  /** Heads that changed stand out on the map of all. */
+  map(result, all) {
+    const chosen = this.row(all);
+    const side = Math.max(12, Math.min(22, Math.floor(640 / Math.max(result.layers, 1))));
+    const cells = all.map((one) => {
+      const x = 22 + one.layer * side;
+      const y = one.head * side;
+      const group = svg("g", { class: `where-cell${one === chosen ? " on" : ""}`, data: { row: headName(one.layer, one.head), tip: `${headName(one.layer, one.head)} ${one.verdict}` } }, svg("rect", { x, y, width: side - 2, height: side - 2, rx: 2, style: { fill: sequential(0.06 + 0.94 * Math.sqrt(Math.min(1, one.change)), this.app.theme) } }));
+      if (one.verdict !== "unchanged") group.append(svg("path", { class: "on-cell", transform: `translate(${x + (side - 14) / 2},${y + (side - 14) / 2})`, d: (SHAPES[one.verdict] ?? SHAPES.unchanged), style: { stroke: paperInk(0.06 + 0.94 * Math.sqrt(Math.min(1, one.change)), this.app.theme) } }));
+      return group;
+    });
+    const height = result.heads * side;
+    const every = side < 16 ? 2 : 1;
+    const names = [
+      ...Array.from({ length: result.heads }, (_, head) => (head % every ? null : svg("text", { x: 16, y: head * side + side / 2 + 3, "text-anchor": "end" }, String(head)))),
+      ...Array.from({ length: result.layers }, (_, layer) => (layer % every ? null : svg("text", { x: 22 + layer * side + side / 2 - 1, y: height + 12, "text-anchor": "middle" }, String(layer)))),
+    ].filter(Boolean);
+    const figure = svg("svg", { class: "where-map", viewBox: `0 0 ${24 + result.layers * side} ${height + 18}`, role: "img", "aria-label": `${counted(all.filter((one) => one.verdict !== "unchanged").length, "head")} changed; the table below lists them` }, cells, names);
+    figure.addEventListener("click", (event) => {
+      const told = event.target.closest("[data-row]");
+      if (told) this.app.go({ row: told.dataset.row, verdict: "all" }, { quietly: true });
+    });
+    return figure;
+  }
+
+  columns(result) {
+    return Object.keys(result.variables).filter((name) => result.variables[name].values.some((row) => row.some(Number.isFinite)));
+  }
+
+  list(result, shown) {
+    const columns = this.columns(result);
+    const chosen = this.row(this.heads(result));
+    const rows = shown.slice(0, MOST).map((one) =>
+      el(
+        "tr",
+        { class: one.layer === chosen?.layer && one.head === chosen?.head ? "on" : "", data: { row: headName(one.layer, one.head) }, on: { click: () => this.app.go({ row: headName(one.layer, one.head) }, { quietly: true }) } },
+        el("th", { scope: "row" }, el("button", { class: "plain", type: "button" }, el("b", {}, headName(one.layer, one.head)))),
+        el("td", { class: "left" }, chip(one.verdict)),
+        columns.map((name) => el("td", {}, brief(result.variables[name].values[one.layer][one.head]))),
+      ),
+    );
+    const head = columns.map((name) => el("th", { scope: "col", data: { tip: result.variables[name].statement } }, title(name), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement, { focus: false })));
+    const table = el("table", { class: "compared" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "head"), el("th", { scope: "col", class: "left" }, "verdict"), head)), el("tbody", {}, rows));
+    table.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      const at = rows.indexOf(event.target.closest("tr"));
+      if (!step || at < 0) return;
+      event.preventDefault();
+      rows[Math.max(0, Math.min(rows.length - 1, at + step))].querySelector("button").focus();
+    });
+    return [el("div", { class: "scroll" }, table), shown.length > MOST ? el("p", { class: "sub" }, `${shown.length - MOST} more, less changed than these.`) : null];
+  }
+
+  row(all) {
+    const told = /^L(\d+) H(\d+)$/.exec(this.app.state.row);
+    return (told && all.find((one) => one.layer === +told[1] && one.head === +told[2])) || all[0];
+  }
+
+  chosen(result) {
+    const one = this.row(this.heads(result));
+    if (!one) return void fill(this.rail);
+    const maps = ["base", "tuned", "difference"].map((name) => el("canvas", { class: "thumb", role: "img", "aria-label": name }));
+    const figures = ["base", "tuned", "difference"].map((name, at) => {
+      const open = name === "difference" ? null : () => this.app.go({ view: "head", model: this.pair[name], layer: one.layer, head: one.head, zoom: "" });
+      return el("figure", {}, open ? el("button", { type: "button", class: "plain", "aria-label": `open in ${name}`, on: { click: open } }, maps[at]) : maps[at], el("figcaption", {}, name));
+    });
+    const trouble = el("div");
+    fill(
+      this.rail,
+      el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(one.layer, one.head)), chip(one.verdict)),
+      el("p", { class: "quiet" }, MEANINGS[one.verdict] ?? ""),
+      el("div", { class: "three" }, figures),
+      trouble,
+      rampBar(this.app.theme, { low: "less", high: "more weight", kind: "diverging" }),
+      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, title(name)), el("span", { class: "value number" }, fixed(result.variables[name].values[one.layer][one.head], 4), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement))))),
+    );
+    this.maps(one, maps, trouble);
+  }
+
+  /** The same text through both models. */
+  async maps(one, canvases, trouble) {
+    const { world, theme } = this.app;
+    const { base, tuned } = this.pair;
+    const key = (this.mapsOf = `${base} ${tuned} ${one.layer} ${one.head}`);
+    try {
+      const text = this.app.chosenText();
+      const both = [];
+      for (const model of [base, tuned]) {
+        const run = await world.ask("POST", "/api/runs", { session: world.session, model, text });
+        both.push((await world.ask("GET", `/api/runs/${run.id}/weights/${one.layer}/${one.head}?rows=0:${Math.min(64, run.parts[0].queries)}&keys=0:${Math.min(64, run.parts[0].keys)}`)).arrays.weights);
+      }
+      if (this.mapsOf !== key) return;
+      both.forEach(({ data, shape }, at) => paintCodes(canvases[at], coded(data), shape[0], shape[1], theme, "sqrt"));
+      paintDifference(canvases[2], ...both, theme);
+    } catch (failure) {
+      if (this.mapsOf === key) fill(trouble, failureNote(failure));
+    }
+  }
+
+  moved(state, before) {
+    if (["base", "tuned", "verdict", "row"].some((name) => state[name] !== before[name])) this.draw();
+  }
+
+  changed(what) {
+    if (what === "models" && !this.result) this.begin();
+    if (["job", "compared", "theme"].includes(what)) this.draw();
+  }
+}
+
+const title = (name) => (name === "gain" ? ["gain through ", wo()] : (TITLES[name] ?? name.replaceAll("_", " ")));
+
+/** The larger of the changes of QK and OV, else how far the gain is from 1. */
+function changeOf(result, layer, head) {
+  const value = (name) => result.variables[name]?.values[layer]?.[head];
+  const changes = [value("qk"), value("ov")].filter(Number.isFinite);
+  return changes.length ? Math.max(...changes.map(Math.abs)) : Math.abs((value("gain") ?? 1) - 1);
+}
+
+function paintDifference(canvas, base, tuned, theme) {
+  const [rows, columns] = base.shape;
+  [canvas.width, canvas.height] = [columns, rows];
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  const colours = table(theme, "diverging");
+  for (let at = 0; at < base.data.length; at++) {
+    if (base.data[at] < 0) continue;
+    const [r, g, b] = colours[place((Math.max(-1, Math.min(1, 1.6 * (tuned.data[at] - base.data[at]))) + 1) / 2)];
+    image.data.set([r, g, b, 255], 4 * at);
+  }
+  context.putImageData(image, 0, 0);
+}
+
+function paperInk(share, theme) {
+  const [r, g, b] = table(theme, "sequential")[place(share)];
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 120 ? "#0d0f12" : "#ffffff";
+}

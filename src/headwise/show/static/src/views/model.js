@@ -92,6 +92,7 @@ class ModelView {
     const { slots } = this;
     fill(
       this.centre,
+      el("h1", { class: "unseen" }, "All heads of the model"),
       stage(1, "Input", [slots.tokensSub = el("span", { class: "sub" }), el("span", { class: "grow" }), this.editButton()], slots.input),
       stage(2, "Heads attend", slots.heads, slots.bar, slots.found, this.grid.node, slots.ramp),
       stage(3, ["Concat → ", wo()], (slots.writesSub = el("span", { class: "sub" })), slots.blocks),
