@@ -23,6 +23,23 @@ HEADWISE_INLINE float widened(Half x) {
   return float_of(bits | sign);
 }
 
+// As many numbers as a vector has lanes.
+HEADWISE_INLINE Vector<float> load_widened(const float* from) { return load_loose<float>(from); }
+HEADWISE_INLINE Vector<double> load_widened(const double* from) { return load_loose<double>(from); }
+template <class In> HEADWISE_INLINE Ints<float> load_bits(const In* from) {
+  typedef uint16_t Bits __attribute__((vector_size(2 * Lanes<float>::count)));
+  Bits bits;
+  __builtin_memcpy(&bits, from, sizeof bits);
+  return __builtin_convertvector(bits, Ints<float>);
+}
+HEADWISE_INLINE Vector<float> load_widened(const Brain* from) { return (Vector<float>)(load_bits(from) << 16); }
+HEADWISE_INLINE Vector<float> load_widened(const Half* from) {
+  Ints<float> bits = load_bits(from), sign = (bits & 0x8000) << 16, rest = bits & 0x7fff;
+  Vector<float> size = (Vector<float>)(rest << 13) * 0x1p112f;
+  Ints<float> wide = rest >= 0x7c00 ? (rest << 13 | 0x7f800000) : (Ints<float>)size;
+  return (Vector<float>)(wide | sign);
+}
+
 HEADWISE_INLINE void narrow(float x, float* to) { *to = x; }
 HEADWISE_INLINE void narrow(double x, double* to) { *to = x; }
 HEADWISE_INLINE void narrow(float x, Brain* to) {

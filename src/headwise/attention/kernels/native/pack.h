@@ -53,16 +53,14 @@ void pack_keys(const In* key, int64_t key_step, int64_t step, int64_t D, int64_t
     Real* panel = to + start * D;
     for (int half = 0; half < wide; half += lanes) {
       int64_t first = start + half, d = 0;
-      if constexpr (sizeof(In) == sizeof(Real)) {
-        if (step == 1 && first + lanes <= until) {
-          for (; d + lanes <= D; d += lanes) {
-            Vector<Real> x[lanes];
+      if (step == 1 && first + lanes <= until) {
+        for (; d + lanes <= D; d += lanes) {
+          Vector<Real> x[lanes];
 #pragma GCC unroll 16
-            for (int j = 0; j < lanes; j++) x[j] = load_loose<Real>((const Real*)key + (first + j) * key_step + d);
-            turn_over<Real>(x);
+          for (int j = 0; j < lanes; j++) x[j] = load_widened(key + (first + j) * key_step + d);
+          turn_over<Real>(x);
 #pragma GCC unroll 16
-            for (int j = 0; j < lanes; j++) store(panel + (d + j) * wide + half, x[j]);
-          }
+          for (int j = 0; j < lanes; j++) store(panel + (d + j) * wide + half, x[j]);
         }
       }
       for (int j = 0; j < lanes; j++)
@@ -89,7 +87,7 @@ bool pack_values(const In* value, int64_t key_step, int64_t step, int64_t E, int
         Vector<Real> x = {};
         int64_t left = E - panel - part;
         if (j < until) {
-          if (sizeof(In) == sizeof(Real) && step == 1 && left >= lanes) x = load_loose<Real>((const Real*)in + part);
+          if (step == 1 && left >= lanes) x = load_widened(in + part);
           else
             for (int i = 0; i < lanes && i < left; i++) x[i] = Real(widened(in[(part + i) * step]));
         }

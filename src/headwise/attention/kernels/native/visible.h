@@ -61,12 +61,13 @@ Real masked(const Problem& p, const Row<Real>& row, int64_t block, int64_t from,
   const uint8_t* mask = row.mask ? columns(p, row.mask, p.mask.stride[3], block, from, until, bytes) : nullptr;
   const Real cap = p.softcap * log2e;
   const Ints<Real> first = all_int<Real>(least(most(row.first - block, 0), until)), stop = all_int<Real>(least(row.stop - block, until));
+  const bool inside = row.first <= block + from && row.stop >= block + until;
   Vector<Real> top = hidden;
   for (int64_t j = from; j < until; j += lanes) {
     Vector<Real> s = load(scores + j);
     if (p.softcap > 0) s = tanh<Real>(s) * cap;
-    Ints<Real> key = ramp<Real>() + all_int<Real>(j);
-    Ints<Real> seen = (key >= first) & (key < stop);
+    Ints<Real> key = ramp<Real>() + all_int<Real>(j), seen = all_int<Real>(-1);
+    if (!inside) seen = (key >= first) & (key < stop);
     if (bias) {
       Vector<Real> b = load_loose<Real>(bias + j);
       Vector<Real> shift = b * Real(log2e);
