@@ -84,7 +84,7 @@ class Adapted:
         self.tensors: dict[str, Tensor] = {}
         for path in files:
             with safe_open(path, framework="pt") as file:
-                self.tensors |= {name.removeprefix("base_model.model."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                self.tensors |= {name.removeprefix("base_model.model."): file.get_tensor(name) for name in list(file.keys())}
         unknown = [name for name in self.tensors if not name.endswith((".lora_A.weight", ".lora_B.weight"))]
         if unknown or self.config.get("peft_type") not in PLAIN or self.config.get("use_dora"):
             what = unknown[0] if unknown else f"{self.config.get('peft_type')}{' with DoRA' if self.config.get('use_dora') else ''}"
@@ -140,7 +140,7 @@ def merged(hf: nn.Module, folder: Path) -> nn.Module:
         raise CheckpointError(f"an adapter must be one that peft merges into this base, got {str(folder)!r}: {said}") from None
 
 
-def wide(x: Tensor) -> Float[Tensor, "..."]:
+def wide(x: Tensor) -> Tensor:
     """In float64: differences of checkpoints are small, and dtypes may differ."""
     return x.detach().double().cpu()
 

@@ -5,7 +5,7 @@ References: Webster et al. 2018, "Mind the GAP"; Zhao et al. 2018, "Gender Bias 
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -14,6 +14,7 @@ from headwise.errors import ArgumentError
 from headwise.heads.sentences import read_file as read
 
 GAP = ("Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref")
+PRONOUNS = frozenset(["he", "she", "they", "him", "her", "them", "his", "hers", "their", "theirs", "it", "its"])
 BRACKETS = re.compile(r"\[([^\]]+)\]")
 
 
@@ -62,31 +63,30 @@ def read_winobias(paths: Iterable[str | Path]) -> list[Pronoun]:
     """Sentences with the pronoun and its mention in brackets; the other mention is one that some line of the files has in brackets.
 
     Raises:
-        ArgumentError: a line without two brackets: its number is told.
+        ArgumentError: a line without a mention and a pronoun in brackets: its number is told.
     """
     lines = [(str(path), place, line) for path in paths for place, line in enumerate(read(Path(path)).splitlines(), start=1) if line.strip()]
     parsed = [_bracketed(*line) for line in lines]
-    people = {text[slice(*span)].lower() for text, mention, pronoun in parsed for span in (mention, pronoun) if " " in text[slice(*span)]}
-    return [found for text, *spans in parsed if (found := _resolved(text, spans, people)) is not None]
+    people = {text[slice(*mention)].lower() for text, mention, _ in parsed}
+    return [found for one in parsed if (found := _resolved(*one, people)) is not None]
 
 
 def _bracketed(path: str, place: int, line: str) -> tuple[str, tuple[int, int], tuple[int, int]]:
-    """The text without brackets and number, and the two places."""
+    """The text without brackets and number, the mention, and the first pronoun that stands for it."""
     line = re.sub(r"^\d+\s+", "", line.strip())
     found = list(BRACKETS.finditer(line))
-    if len(found) != 2:
-        raise ArgumentError(f"line {place} of {path!r} must have two places in [brackets], got {len(found)}. Mend the line.")
-    first, second = ((match.start() - 2 * i, match.end() - 2 * i - 2) for i, match in enumerate(found))
-    return BRACKETS.sub(r"\1", line), first, second
+    spans = [(match.start() - 2 * i, match.end() - 2 * i - 2) for i, match in enumerate(found)]
+    text = BRACKETS.sub(r"\1", line)
+    pronouns = [span for span in spans if text[slice(*span)].lower() in PRONOUNS]
+    mentions = [span for span in spans if span not in pronouns]
+    if len(mentions) != 1 or not pronouns:
+        told = f"{len(mentions)} and {len(pronouns)}"
+        raise ArgumentError(f"line {place} of {path!r} must have one mention and its pronouns in [brackets], got {told}. Mend the line.")
+    return text, mentions[0], pronouns[0]
 
 
-def _resolved(text: str, spans: Sequence[tuple[int, int]], people: set[str]) -> Pronoun | None:
-    """The pronoun is the place of one word; the other mention is a person before it who is not the one meant."""
-    pronouns = [span for span in spans if text[slice(*span)].lower() in ("he", "she", "him", "her", "his", "hers", "they", "them", "their")]
-    if len(pronouns) != 1:
-        return None
-    (pronoun,) = pronouns
-    (right,) = (span for span in spans if span != pronoun)
-    others = [match.span() for person in people for match in re.finditer(rf"\b{re.escape(person)}\b", text, re.IGNORECASE) if match.span() != right]
+def _resolved(text: str, right: tuple[int, int], pronoun: tuple[int, int], people: set[str]) -> Pronoun | None:
+    """The other mention is a person of the files who is not the one meant; None where there is none, or several."""
+    others = [match.span() for person in people for match in re.finditer(rf"\b{re.escape(person)}\b", text, re.IGNORECASE)]
     others = [span for span in others if span[1] <= right[0] or span[0] >= right[1]]
     return Pronoun(text, pronoun, right, others[0]) if len(others) == 1 else None

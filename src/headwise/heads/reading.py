@@ -33,11 +33,18 @@ class Text:
 
 
 def texts(model: "Model", material: Material) -> Iterator[Text]:
-    """The material's texts, the first 512 tokens of each; plain English where there are none."""
+    """The material's texts, as many tokens of each as fit; plain English where there are none.
+
+    Raises:
+        ModelError: there is no tokenizer.
+    """
+    if model.tokenizer is None:
+        raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model.")
     for text in material.some(material.texts or made_up(material)):
-        inputs = encode(model.hf, model.tokenizer, text)
-        given = {name: x[:, :LONGEST] if isinstance(x, Tensor) and x.dim() == 2 else x for name, x in inputs.given.items()}
-        yield Text(given, inputs.tokens[0][:LONGEST])
+        ids = torch.tensor(model.tokenizer(text)["input_ids"][: longest(model)], dtype=torch.int64)
+        if len(ids) > 1:
+            inputs = encode(model.hf, model.tokenizer, ids)
+            yield Text(inputs.given, inputs.tokens[0])
 
 
 def made_up(material: Material) -> list[str]:

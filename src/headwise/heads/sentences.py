@@ -39,7 +39,7 @@ def read_conllu(path: str | Path) -> list[Sentence]:
         import conllu
     except ImportError:
         raise MissingPackage("conllu must be installed to read parsed sentences, got none. Run `pip install 'headwise[text]'`.") from None
-    found = [_sentence(tokens) for tokens in conllu.parse(text)]
+    found = [_sentence(tokens) for tokens in conllu.parse(text) if len(tokens)]
     if not found:
         raise ArgumentError(f"conllu must name a file with sentences, got {str(path)!r}, which has none. Choose another.")
     return found

@@ -8,10 +8,10 @@ import torch
 from headwise.axes import Int, Tensor
 from headwise.heads.guesses import offsets, uniform, visible
 from headwise.heads.material import Material
-from headwise.heads.reading import drawn, frame
+from headwise.heads.reading import drawn, frame, longest
 from headwise.heads.role import Questions, Reading
 
-TEXTS, SHORTEST, LONGEST, BETWEEN = 48, 8, 32, 16
+TEXTS, FEWEST, SHORTEST, LONGEST, BETWEEN = 48, 3, 8, 32, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,15 @@ class Repeat:
 def repeats(model, material: Material) -> Iterator[Repeat]:
     """Texts in which the copy's length and place are drawn anew: with a fixed length a head that looks a fixed way back would be right too."""
     random, around = material.random(), frame(model)
+    room = longest(model) - len(around.before) - len(around.after)
+    between = min(BETWEEN, room // 6)
     for _ in range(min(TEXTS, material.limit)):
-        length, lead, gap = random.randint(SHORTEST, LONGEST), random.randint(1, BETWEEN), random.randint(0, BETWEEN)
+        lead, gap = random.randint(1, max(between, 1)), random.randint(0, between)
+        most = min(LONGEST, (room - lead - gap) // 2, len(around.plain) - lead - gap)
+        if most < FEWEST:
+            continue  # the model has no room for it, or too few tokens
+        length = random.randint(min(SHORTEST, most), most)
         ids = drawn(random, around, length + lead + gap)
-        length = min(length, len(ids) - lead - gap)
-        if length < 2:
-            continue
         part = ids[lead : lead + length]
         start = len(around.before)
         before = torch.arange(start + lead, start + lead + length)

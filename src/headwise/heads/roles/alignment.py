@@ -43,4 +43,5 @@ ENTRY = Role(
     hit=True,
     read=read,
     needs="aligned",
+    cross=True,
 )

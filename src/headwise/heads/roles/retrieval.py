@@ -37,7 +37,7 @@ def _reading(ids: list[int], needle: Sequence[int], answer: Sequence[int], mask:
     given = torch.tensor([ids])
     if mask is not None:
         given[0, list(answer)] = mask
-    query = torch.tensor(answer) - (mask is None)
+    query = torch.tensor(answer) - int(mask is None)
     right = torch.arange(len(ids)) == torch.tensor(needle)[:, None]
     among = visible(query, len(ids), ahead)
     guesses = {**offsets(query, right, range(-len(ids), 0)), "uniform": uniform(right, among)}
