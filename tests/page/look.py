@@ -23,7 +23,14 @@ def opened(page, address: str, state: str, width: int = 1280, height: int = 800)
 
 def settled(page, view: str) -> None:
     """Wait for what a view shows last."""
-    last = {"model": ".blue [data-check='model']", "head": ".blue .proof li", "moves": ".witness td", "check": ".kills td", "compare": ".view-head", "claims": ".card"}
+    last = {
+        "model": ".blue [data-check='model']",
+        "head": ".blue .proof li",
+        "moves": ".witness td",
+        "check": ".kills td",
+        "compare": ".view-head",
+        "claims": ".card",
+    }
     page.wait_for_selector(last[view])
 
 

@@ -200,8 +200,10 @@ export class App {
     const states = this.view?.states?.() ?? this.proofStates();
     const fallen = CODES.filter((code) => states[code] === "falls");
     const part = CODES.filter((code) => states[code] === "part");
-    const holds = CODES.filter((code) => ["holds", "vacuous"].includes(states[code]));
-    const words = states.waiting ?? (fallen.length ? `${fallen.join(", ")} ${fallen.length > 1 ? "fall" : "falls"}` : part.length ? `${holds.length} hold, ${part.join(", ")} in part` : `${holds.length} of 5 hold`);
+    const vacuous = CODES.filter((code) => states[code] === "vacuous");
+    const holds = CODES.filter((code) => states[code] === "holds");
+    const besides = [...part.map((code) => `${code} in part`), ...vacuous.map((code) => `${code} vacuous`)].join(", ");
+    const words = states.waiting ?? (fallen.length ? `${fallen.join(", ")} ${fallen.length > 1 ? "fall" : "falls"}` : besides ? `${holds.length} hold, ${besides}` : `${holds.length} of 5 hold`);
     this.badge.className = `badge${fallen.length ? " falls" : ""}${states.waiting ? " waits" : ""}`;
     this.badge.dataset.tip = this.view?.states ? "The witness recomputes the five moves by another route. One square a move." : "The five moves, judged on this run. One square a move.";
     const squares = CODES.map((code) => el("i", { class: states[code] ?? "waits" }, states[code] === "falls" ? sign("fails") : null));
@@ -221,9 +223,11 @@ export class App {
 }
 
 export function modelTitle(one) {
-  if (one.state !== "ready") return `${one.name} · ${one.state}`;
+  // A path is named by its last part, a hub id as it is.
+  const name = /^[./~]/.test(one.name) ? one.name.split("/").filter(Boolean).at(-1) : one.name;
+  if (one.state !== "ready") return `${name} · ${one.state}`;
   const shared = one.key_heads && one.key_heads !== one.heads ? `, ${one.key_heads} KV` : "";
-  return `${one.name} · ${one.layers} × ${one.heads}${shared}`;
+  return `${name} · ${one.layers} × ${one.heads}${shared}`;
 }
 
 function options(select, pairs, chosen) {

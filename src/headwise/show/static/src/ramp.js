@@ -29,10 +29,10 @@ export const sequential = (share, theme) => css(table(theme, "sequential")[place
 /** The colour of a share from −1 to 1. */
 export const diverging = (share, theme) => css(table(theme, "diverging")[place((share + 1) / 2)]);
 
-/** The colour, and an ink that reads on it. */
+/** The colour, and an ink that reads on it: where black and white meet, both have a contrast of 4.58. */
 export function paper(share, theme, kind = "sequential") {
   const colour = table(theme, kind)[place(kind === "diverging" ? (share + 1) / 2 : share)];
-  return { background: css(colour), color: luminance(colour) > 0.19 ? "#0d0f12" : "#ffffff" };
+  return { background: css(colour), color: luminance(colour) > 0.179 ? "#000000" : "#ffffff" };
 }
 
 /** A table from a byte of weight (0 to 255) to a packed pixel, for painting thumbnails and tiles. */

@@ -98,9 +98,9 @@ export class Grid {
     this.list = [...this.list.slice(0, passing).sort((a, b) => sign * (known(value(a)) - known(value(b)))), ...this.list.slice(passing).sort((a, b) => sign * (known(value(a)) - known(value(b))))];
     this.pitch = SIZES[size] ?? 44;
     this.pitch = Math.max(this.pitch, 44);
-    [this.left, this.top, this.right, this.bottom] = [2, 2, 0, 0];
-    this.columns = Math.max(1, Math.floor((width - 4) / this.pitch));
-    this.total = [width, 4 + Math.ceil(this.list.length / this.columns) * (this.pitch + CAPTION)];
+    [this.left, this.top, this.right, this.bottom] = [6, 6, 0, 0];
+    this.columns = Math.max(1, Math.floor((width - 10) / this.pitch));
+    this.total = [width, 8 + Math.ceil(this.list.length / this.columns) * (this.pitch + CAPTION)];
     this.at = new Map(this.list.map(([layer, head], index) => [layer * 1000 + head, index]));
     this.sized(width);
   }

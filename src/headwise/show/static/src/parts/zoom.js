@@ -54,8 +54,7 @@ export class Zoom {
 
   /** Once it stands in the page: the viewer needs to know its size. */
   open() {
-    // OpenSeadragon would write a style sheet into the page, which our policy forbids, unless it finds one of its own there already.
-    if (!document.querySelector("style[data-openseadragon-mobile-css]")) this.app.root.append(el("style", { type: "text/plain", "data-openseadragon-mobile-css": "true" }));
+    withoutSheet(this.app.root);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.viewer = new OpenSeadragon.Viewer({
       element: this.hold,
@@ -268,7 +267,7 @@ export class Zoom {
       entry("weight", el("span", { class: "exact", data: { value: String(weight), query: i, key: j } }, value), "weights"),
       entry("distance", grouped(Math.abs(i - j))),
       entry("row entropy", fixed(perToken.entropy?.data[i], 3), "statistics"),
-      entry("row’s first token", fixed(perToken.first?.data[i], 3), "statistics"),
+      entry("first token", fixed(perToken.first?.data[i], 3), "statistics"),
     );
     const most = (numbers, tokens, count) => [...numbers.keys()].filter((at) => numbers[at] > 0.005).sort((a, b) => numbers[b] - numbers[a]).slice(0, count).map((at) => `${shown(tokens[at]).trim()}@${at} ${fixed(numbers[at], 2)}`).join(" · ");
     fill(this.rowText, `row ${i} `, el("b", {}, shown(queries[i]).trim()), ` → ${most(row, keys, 4) || "no weight above 0.005"}`);
@@ -444,6 +443,14 @@ export class Zoom {
     }
     for (const [left, weight] of tallest) if (left >= AXIS_LEFT - pixels) context.fillRect(Math.max(left, AXIS_LEFT), PROFILE - 1 - weight * (PROFILE - 4), Math.max(1, pixels - 1), weight * (PROFILE - 4));
   }
+}
+
+/** OpenSeadragon would write a style sheet into the page, which our policy forbids, unless it finds its own there: an element of that name, but no sheet. */
+function withoutSheet(root) {
+  if (document.querySelector("style[data-openseadragon-mobile-css]")) return;
+  const named = document.createElementNS("", "style");
+  named.setAttribute("data-openseadragon-mobile-css", "true");
+  root.append(named);
 }
 
 /** Numbers along an axis: 1, 2 or 5 times a power of ten, some 60 pixels apart. */

@@ -180,6 +180,7 @@ class HeadView {
   }
 
   drawShort(weights, arrays) {
+    this.lines = null;
     const { app } = this;
     const { world, state, theme } = app;
     const { part } = world;
@@ -214,7 +215,7 @@ class HeadView {
     const { app } = this;
     const { world, state } = app;
     const { layer, head } = state;
-    this.flow = this.map = this.table = null;
+    this.flow = this.map = this.table = this.lines = null;
     const key = (this.shownOf = `${world.run.id} ${world.part.name} ${layer} ${head}`);
     this.zoom = new Zoom(app);
     const beneath = el("div", { class: "panel" }, waiting("each query token"));
@@ -224,10 +225,17 @@ class HeadView {
       ({ arrays }) => {
         if (this.shownOf !== key) return;
         this.lines = tokenLines(app, world.part, arrays, { lit: () => app.state.token, choose: (token) => app.go({ token }, { quietly: true }) });
-        fill(beneath, el("div", { class: "panel-head" }, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "the line marks the chosen one ", runMark(world, "statistics", layer))), this.lines);
+        this.linesHead = el("div", { class: "panel-head" });
+        this.linesTitle();
+        fill(beneath, this.linesHead, this.lines);
       },
       (failure) => this.shownOf === key && fill(beneath, failureNote(failure)),
     );
+  }
+
+  linesTitle() {
+    const { world, state } = this.app;
+    fill(this.linesHead, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "the line marks the chosen one ", runMark(world, "statistics", state.layer)));
   }
 
   /** What it shares and what it writes. */
@@ -279,6 +287,15 @@ class HeadView {
     this.panel.refresh();
   }
 
+  /** Every mark may now say what stands behind its number. */
+  proved() {
+    this.beneath();
+    this.panel?.refresh();
+    if (!this.zoom) return void this.short();
+    this.zoom.read();
+    if (this.lines) this.linesTitle();
+  }
+
   // What changed
 
   moved(state, before) {
@@ -312,6 +329,6 @@ class HeadView {
       this.named();
       this.left();
     }
-    if (what === "proof" && this.flow) this.short();
+    if (what === "proof") this.proved();
   }
 }
