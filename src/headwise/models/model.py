@@ -19,6 +19,7 @@ from headwise.models.generation import Generation, Plan, Steps
 from headwise.models.inputs import Inputs, encode
 from headwise.models.joined import CannotJoin
 from headwise.models.layout import Layout
+from headwise.models.origin import Origin
 from headwise.models.parts import Place, places
 from headwise.models.run import Run
 from headwise.models.session import Session, explained, passed, surveyed, tensors_of
@@ -40,10 +41,11 @@ class Model:
         tokenizer: transformers' own, or None.
         name: what it was opened from.
         note: what the user should know about its weights, or None.
+        origin: the files that it was opened from; None for a model that was loaded already.
     """
 
-    def __init__(self, hf: nn.Module, tokenizer: Any = None, name: str = "", note: str | None = None) -> None:
-        self.hf, self.tokenizer, self.name, self.note = hf, tokenizer, name or type(hf).__name__, note
+    def __init__(self, hf: nn.Module, tokenizer: Any = None, name: str = "", note: str | None = None, origin: Origin | None = None) -> None:
+        self.hf, self.tokenizer, self.name, self.note, self.origin = hf, tokenizer, name or type(hf).__name__, note, origin
         self._layouts: dict[Any, Layout] = {}
         self._lock = Lock()
 
@@ -78,7 +80,7 @@ class Model:
         returned = tensors_of(outputs)
         room = budget - collector.store.bytes
         fits = sum(x.numel() * x.element_size() for x in returned.values()) <= room
-        return Run(facts, collector.store, Session(self.hf, inputs.given, layout, drawn), returned if fits else None)
+        return self._signed(Run(facts, collector.store, Session(self.hf, inputs.given, layout, drawn), returned if fits else None))
 
     def generate(
         self, what: Text | Tensor | Mapping[str, Any], max_new_tokens: int, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB"
@@ -120,7 +122,8 @@ class Model:
         layout = steps.joining.layout(tuple(dict.fromkeys(note for one in steps.layouts.values() for note in one.notes)))
         session = Generation(self.hf, given, layout, None, plan, config, real, steps.layouts)
         fits = sum(x.numel() * x.element_size() for x in steps.outputs.values()) <= budget - collector.store.bytes
-        return Run(self._facts(encode(self.hf, self.tokenizer, given), layout, collector), collector.store, session, steps.outputs if fits else None)
+        facts = self._facts(encode(self.hf, self.tokenizer, given), layout, collector)
+        return self._signed(Run(facts, collector.store, session, steps.outputs if fits else None))
 
     def _in_one(self, inputs: Inputs, plan: Plan, ids: Tensor, names: tuple[str, ...], budget: int, why: str) -> Run:
         """A run over text and new tokens in one pass, where the steps are not rows of one attention."""
@@ -146,6 +149,18 @@ class Model:
             ModelError: an edit that cannot be made in this model, or not in the way asked for.
         """
         return late("headwise.edit.edited:edit")(self, edits, at, inputs)
+
+    def show(self, text: str | None = None) -> Any:
+        """The page of this model in a notebook, on this text or on a sample.
+
+        Raises:
+            MissingPackage: anywidget is not installed.
+        """
+        return late("headwise.show.widget:model_widget")(self, text)
+
+    def _signed(self, run: Run) -> Run:
+        run.model = self
+        return run
 
     def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:
         """The first pass: with the layout of an earlier input of this kind, or else with a survey."""

@@ -15,6 +15,7 @@ from headwise.errors import ArgumentError, ArgumentTypeError, CheckpointError
 from headwise.models.checkpoint import check_files, check_fit, check_numbers
 from headwise.models.demo import demo
 from headwise.models.model import Model
+from headwise.models.origin import origin_of
 
 FAILURES = (OSError, ValueError, RuntimeError, KeyError, ImportError, TypeError, AttributeError)
 QUIET_BYTES = 1 << 30  # smaller weights load too fast for a progress bar
@@ -58,12 +59,13 @@ def open_model(
     where, note = demo(str(source).removeprefix("demo:")) if str(source).startswith("demo:") else (_existing(source), None)
     if isinstance(where, nn.Module):
         return Model(_moved(where if dtype is None else where.to(_dtype(dtype)), device), tokenizer, str(source), note)
+    origin = origin_of(where)
     with _quiet(where):
         hf = _load(where, _dtype(dtype), trust_remote_code)
         words = _tokenizer(where, trust_remote_code) if tokenizer is None else tokenizer
         words = _tokenizer(str(tokenizer), trust_remote_code) if isinstance(tokenizer, str | Path) else words
     check_numbers(hf)
-    return Model(_moved(hf, device), words, str(source), note)
+    return Model(_moved(hf, device), words, str(source), note, origin if origin is not None else origin_of(where))
 
 
 def _loaded(hf: nn.Module, tokenizer: Any, dtype: Any, device: Any) -> Model:
@@ -92,7 +94,7 @@ def _existing(source: str | Path) -> str:
 def _load(where: str, dtype: Any, trust_remote_code: bool) -> PreTrainedModel:
     try:
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
-        kind = _class_of(config, trust_remote_code)
+        kind = class_of(config, trust_remote_code)
         extra = {"trust_remote_code": True} if trust_remote_code else {}
         hf, told = kind.from_pretrained(where, use_safetensors=True, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra)
     except FAILURES as error:
@@ -101,7 +103,7 @@ def _load(where: str, dtype: Any, trust_remote_code: bool) -> PreTrainedModel:
     return hf
 
 
-def _class_of(config: Any, trust_remote_code: bool) -> Any:
+def class_of(config: Any, trust_remote_code: bool) -> Any:
     """The class that the checkpoint was saved from; the base model where it does not say."""
     name = (config.architectures or [None])[0]
     if trust_remote_code and name is not None and getattr(config, "auto_map", None):

@@ -48,11 +48,13 @@ class Side:
         heads: by query head, or by key head.
         refusal: why they are not known, or None.
         linear: what is made grows in proportion to the head's own rows; False where a norm comes after, or where rows that heads share add to it.
+        sizes: by head: the root mean square of what is made where the rows give random numbers of size 1; NaN where it is not seen.
     """
 
     heads: tuple[Own, ...] = ()
     refusal: str | None = None
     linear: bool = False
+    sizes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def _side(side: Traced, others: Sequence[Head], leaves: Sequence[Leaf]) -> Side:
     """Each head's own rows: those that no other head of its side, and none of the other sides, depends on."""
     if side.refusal is not None:
         return Side(refusal=side.refusal)
+    sizes = tuple(head.size for head in side.heads)
     counts: dict[int, Tensor] = {}
     for head in (*side.heads, *others):
         for leaf, marks in head.rows.items():
@@ -102,10 +105,10 @@ def _side(side: Traced, others: Sequence[Head], leaves: Sequence[Leaf]) -> Side:
     for number, head in enumerate(side.heads):
         own = {leaf: marks & (counts[leaf] == 1) for leaf, marks in head.rows.items()}
         if not any(bool(marks.any()) for marks in own.values()):
-            return Side(refusal=f"every row that head {number} depends on, another one depends on too (a norm over all heads?)")
+            return Side(refusal=f"every row that head {number} depends on, another one depends on too (a norm over all heads?)", sizes=sizes)
         linear = linear and _is_linear(head, own)
         heads.append(_owned(own, leaves))
-    return Side(tuple(heads), None, linear)
+    return Side(tuple(heads), None, linear, sizes)
 
 
 def _is_linear(head: Head, own: Mapping[int, Tensor]) -> bool:

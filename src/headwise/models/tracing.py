@@ -120,12 +120,14 @@ class Head:
         slopes: by leaf: row by row, gradient times leaf.
         total: what all slopes add up to where it is linear in all these rows.
         straight: whether it is linear in its rows; None where `total` tells.
+        size: root mean square of its numbers; NaN where they are not seen.
     """
 
     rows: Mapping[int, Bool[Tensor, " C"]]
     slopes: Mapping[int, Float[Tensor, " C"]]
     total: float
     straight: bool | None = None
+    size: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +173,7 @@ def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[Leaf]) -> Tra
         near = list(gradients)  # all heads of a call end at the same few leaves
         rows = {i: _rows(gradient != 0, leaves[i].axis) for i, gradient in gradients.items()}
         rows = {i: marks for i, marks in rows.items() if bool(marks.any())}
-        heads.append(Head(rows, {i: _along(gradients[i], leaves[i]) for i in rows}, float(total.detach())))
+        heads.append(Head(rows, {i: _along(gradients[i], leaves[i]) for i in rows}, float(total.detach()), size=_size(x[:, head])))
     return Traced(tuple(heads))
 
 
@@ -226,3 +228,7 @@ def _rows(marks: Tensor, axis: int) -> Bool[Tensor, " C"]:
 def _along(gradient: Tensor, leaf: Leaf) -> Float[Tensor, " C"]:
     product = gradient.double() * leaf.tensor.detach().double()
     return product.movedim(leaf.axis, 0).reshape(product.shape[leaf.axis], -1).sum(1).cpu()
+
+
+def _size(x: Tensor) -> float:
+    return float(x.detach().double().square().mean().sqrt())
