@@ -18,35 +18,7 @@ from typing import Any
 from benchmarks.pairs import Report, machine
 
 CAT = "The cat sat on the mat because it was tired."
-WORDS = [
-    "the",
-    "keeper",
-    "of",
-    "a",
-    "light",
-    "wrote",
-    "down",
-    "wind",
-    "and",
-    "sea",
-    "every",
-    "night",
-    "for",
-    "ships",
-    "that",
-    "passed",
-    "close",
-    "by",
-    "rocks",
-    "under",
-    "snow",
-    "while",
-    "gulls",
-    "slept",
-    "near",
-    "warm",
-    "oil",
-]
+WORDS = ["the", "keeper", "of", "a", "light", "wrote", "down", "wind", "and", "sea", "every", "night", "for", "ships", "that", "passed", "close", "by", "rocks"]
 CLIENTS, EACH = 50, 40
 SECONDS = 300
 

@@ -42,6 +42,8 @@ def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch, plain):
 def test_command_lines_run(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text(STORY)
+    monkeypatch.setattr("headwise.show.server.run.serve", lambda settings, listening, ready: ready(None))  # a page is served until somebody ends it
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
     assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out.strip()
 

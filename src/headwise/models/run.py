@@ -43,7 +43,7 @@ class Run:
         self._facts, self._store, self._session, self._outputs = facts, store, session, outputs
         self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
         self._lock, self._proving = RLock(), RLock()
-        self.model: "Model | None" = None  # whose run it is; `Model.run` says it
+        self.model: Model | None = None  # whose run it is; `Model.run` says it
 
     @property
     def tokens(self) -> list[list[str]]:

@@ -12,6 +12,7 @@ from headwise.show.server.answers import Denied, body_of, said
 from headwise.show.server.desk import Desk, abilities
 from headwise.show.server.guard import check_token
 from headwise.show.server.jobs import CalledOff, Job, in_process
+from headwise.show.server.texts import CHARACTERS
 
 FIELDS: Mapping[str, type] = {"subject": str, "level": str, "run": str, "part": str, "model": str, "base": str, "tuned": str, "text": str}
 Work = Callable[[Job], Awaitable[Any]]
@@ -106,6 +107,8 @@ class JobRoutes:
     async def _compare(self, asked: dict[str, Any]) -> Work:
         base, tuned = (self.desk.library.ready(asked.get(name, "")) for name in ("base", "tuned"))
         text = asked.get("text")
+        if text is not None and len(text) > CHARACTERS:
+            raise Denied(400, "ArgumentError", f"text must have at most {CHARACTERS} characters, got {len(text)}. Shorten it.")
 
         async def work(job: Job) -> Any:
             from headwise.show.server.compared import compared

@@ -1,5 +1,6 @@
 """Listens at an address until it is told to stop."""
 
+import contextlib
 import secrets
 import socket
 from collections.abc import Callable
@@ -74,7 +75,8 @@ def serve(settings: Settings, listening: socket.socket, ready: Callable[[Desk], 
     guard, desk = application(settings)
     server = Server(configured(guard), desk)
     ready(desk)
-    server.run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again when all is closed
+        server.run(sockets=[listening])
 
 
 def configured(guard: Guard) -> uvicorn.Config:

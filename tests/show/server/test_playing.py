@@ -1,0 +1,44 @@
+"""Roles as the page reads them are those of `hw.roles`."""
+
+import numpy as np
+import pytest
+
+from headwise.heads.casting import roles
+from headwise.show.server.jobs import CalledOff
+from headwise.show.server.playing import played
+
+
+def test_roles_are_told_with_their_bars(opened):
+    heard = []
+    told = played(opened["llama"], lambda what, done, total: heard.append((what, done, total)), limit=12)
+    right = roles(opened["llama"], limit=12)
+    assert [role["name"] for role in told["roles"]] == right.task.values.tolist() and heard
+    for n, role in enumerate(told["roles"]):
+        assert role["bar"] == float(right.baseline.values[n]) and role["found"] == bool(right.found.values[n]) and role["statement"]
+        np.testing.assert_array_equal(role["values"], right.score.values[n])
+    assert [[name or "none" for name in row] for row in told["role"]] == right.role.values.tolist()
+
+
+def test_roles_are_a_job_that_can_be_called_off(page, monkeypatch):
+    import headwise.show.server.playing as playing
+
+    def endless(model, tell):
+        done = 0
+        while True:
+            tell("induction", done, 10)
+            done += 1
+
+    monkeypatch.setattr(playing, "played", endless)
+    job = page.post("/api/jobs", session=page.session, kind="roles", model="llama").json()["id"]
+    assert page.delete(f"/api/jobs/{job}").status_code == 202
+    assert page.finished(job)["state"] == "cancelled" and issubclass(CalledOff, Exception)
+
+
+def test_roles_of_no_model(page):
+    answer = page.post("/api/jobs", session=page.session, kind="roles")
+    assert answer.status_code == 404 and answer.json()["error"]["message"].startswith("model must be one of llama, bert, t5")
+
+
+@pytest.mark.parametrize("kind", ["roles", "importance"])
+def test_they_are_told_to_be_there(page, kind):
+    assert kind in page.get("/api/state").json()["can"]
