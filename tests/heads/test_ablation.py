@@ -1,11 +1,13 @@
 """Ablation is what it is by hand: the head's words zeroed before W_O, and nothing else."""
 
+import copy
 import random
 
 import pytest
 import torch
 
 import headwise as hw
+from headwise.errors import ArgumentError
 from headwise.heads.importance import rank
 from headwise.heads.passages import Opener
 from tests.heads.plain import loss, sliced_behind, without
@@ -114,3 +116,26 @@ def test_the_users_model_is_as_it_was():
     rank(hw.open_model(hf), ids(batch=1), "gradient")
     assert all(torch.equal(x, before[name]) for name, x in hf.state_dict().items())
     assert all(x.grad is None and x.requires_grad for x in hf.parameters())
+
+
+def test_a_module_of_torch_that_has_tokens_before_the_batch():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(12, 3, 8, dropout=0.0)
+    hf = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    for weight in hf.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    x = torch.randn(7, 2, 12)
+    model = hw.open_model(hf)
+    found = rank(model, {"src": x})
+    passage = Opener(model, "cosine").open({"src": x})
+    assert not passage.again.copies
+    other = copy.deepcopy(hf)
+    with torch.no_grad():
+        other.layers[1].self_attn.out_proj.weight.t().unflatten(0, (3, -1))[2] = 0
+        by_hand = float((1 - torch.cosine_similarity(hf(x), other(x), dim=-1)).mean())
+    assert float(found.effect[1, 2]) == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_a_text_of_one_token_foretells_nothing():
+    with pytest.raises(ArgumentError, match="text must have a token that is foretold, got 1 tokens in all"):
+        rank(hw.open_model(build("llama")), torch.tensor([5]))

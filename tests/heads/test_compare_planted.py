@@ -1,0 +1,85 @@
+"""Planted truth: compare names exactly the heads that were changed, with the right word; what changes all heads a little names none."""
+
+import pytest
+import torch
+
+import headwise as hw
+from headwise.edit.anatomy import Anatomy
+from headwise.heads.compare import compare
+from tests.heads.planted import loaded, named, plant
+from tests.models.tiny import FAMILIES
+
+pytestmark = pytest.mark.usefixtures("plain")
+
+SMALL = {(0, 1): "muted", (0, 4): "tempered", (1, 0): "amplified", (1, 3): "sharpened", (2, 2): "rewired", (2, 5): "tied alone"}
+MINILM = {
+    (0, 3): "muted",
+    (1, 5): "amplified",
+    (2, 7): "tempered",
+    (3, 1): "sharpened",
+    (4, 10): "rewired",
+    (5, 0): "tied alone",
+    (5, 6): "muted",
+    (0, 9): "sharpened",
+}
+SMOLLM2 = {
+    (2, 4): "muted",
+    (5, 0): "amplified",
+    (9, 8): "tempered",
+    (12, 2): "sharpened",
+    (17, 3): "rewired",
+    (20, 3): "tied",
+    (20, 8): "muted",
+    (29, 1): "tempered",
+}
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def small(request):
+    hf = FAMILIES[request.param].build()
+    return hf, Anatomy(hw.open_model(hf))
+
+
+def test_a_random_model_with_heads_changed(small):
+    hf, anatomy = small
+    truth = SMALL | ({} if anatomy.places[0].key_heads == 6 else {(2, 5): "rewired"})
+    planted = plant(hf, anatomy, truth)
+    assert named(compare(hf, loaded(hf, planted))) == planted.truth
+
+
+def test_controls_yield_no_verdict(small):
+    hf, anatomy = small
+    for seed in range(3):
+        assert named(compare(hf, loaded(hf, plant(hf, anatomy, {}, noise=0.05, seed=seed)))) == {}
+
+
+def test_the_trained_models_with_heads_changed(tmp_path):
+    """Weights on disk, read one by one, the copy in bfloat16; and the controls: noise, bfloat16, 8 bits."""
+    for demo, truth in (("demo:minilm", MINILM), ("demo:smollm2", SMOLLM2)):
+        model = hw.open_model(demo)
+        anatomy = Anatomy(model)
+        assert (
+            named(compare(demo, _written(model.hf, plant(model.hf, anatomy, truth).tensors, tmp_path / "planted", torch.bfloat16)))
+            == plant(model.hf, anatomy, truth).truth
+        )
+        assert named(compare(demo, _written(model.hf, plant(model.hf, anatomy, {}, noise=0.03).tensors, tmp_path / "noise", torch.float32))) == {}
+        weights = {name: x.detach() for name, x in model.hf.named_parameters()}
+        assert named(compare(demo, _written(model.hf, weights, tmp_path / "bf16", torch.bfloat16))) == {}
+        assert named(compare(demo, _written(model.hf, {name: _eight_bits(x) for name, x in weights.items()}, tmp_path / "int8", torch.float32))) == {}
+
+
+def _written(hf, tensors, folder, dtype):
+    """A checkpoint with these numbers, over what was there."""
+    import copy
+
+    other = copy.deepcopy(hf)
+    with torch.no_grad():
+        for name, x in other.named_parameters():
+            x.copy_(tensors[name])
+    other.to(dtype).save_pretrained(folder)
+    return folder
+
+
+def _eight_bits(x):
+    step = x.abs().max() / 127
+    return (x / step).round() * step

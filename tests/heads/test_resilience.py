@@ -65,9 +65,7 @@ def test_direct_is_what_the_write_does_alone(found):
 
 def test_who_makes_up_is_who_writes_otherwise(found):
     makes_up = found.makes_up
-    assert makes_up.sel(silenced="1.3", other="1.3") == pytest.approx(-float(found.direct[1, 3]), abs=1e-5)
-    assert (makes_up.sel(silenced="1.3", other=["0.0", "0.5"]) == 0).all()  # earlier heads know nothing of it
-    assert (makes_up.sel(silenced="1.3", other=["1.0", "1.5"]) == 0).all()
+    assert (makes_up.sel(silenced="1.3", other=["0.0", "0.5", "1.0", "1.3", "1.5"]) == 0).all()  # earlier heads and neighbours know nothing of it
     later = makes_up.sel(silenced="1.3", other=[f"2.{head}" for head in range(6)])
     assert (abs(later) > 1e-6).all()
 
@@ -76,7 +74,7 @@ def test_an_encoder_has_a_curve_only():
     found = hw.resilience(hw.open_model(build("bert")), TEXT, shares=(0, 1), draws=2)
     assert set(found.data_vars) == {"loss", "loss_low", "loss_high"}
     assert "direct effects on logits must be" in found.attrs["refusal"]
-    assert (found.loss.sel(share=0) == 0).all() and (found.loss.sel(share=1) > 0).all()
+    assert (abs(found.loss.sel(share=0)) < 1e-5).all() and (found.loss.sel(share=1) > 1e-3).all()
 
 
 @pytest.mark.parametrize(

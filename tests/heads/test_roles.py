@@ -53,7 +53,7 @@ def told(monkeypatch):
     class Run:
         def __init__(self, ids):
             self.ids = ids
-            self.statistics = type("S", (), {"sizes": {"layer": 2}})()
+            self.places = [type("Place", (), {"part": "self"})()] * 2
 
     monkeypatch.setattr(Told, "run", lambda self, what, statistics=(), memory=0: Run(what if isinstance(what, torch.Tensor) else what["input_ids"]))
     monkeypatch.setattr("headwise.heads.evidence.layer_weights", lambda run, layer, part: maps(run.ids)[layer][None])
@@ -63,7 +63,7 @@ def told(monkeypatch):
 def evidence(told, name: str, material: Material, **changes) -> dict[str, Evidence]:
     role = known()[name]
     model = type("M", (), {"tokenizer": None, "hf": build("llama")})()
-    return gather(told, role.read(model, material), role.hit, None, **changes)
+    return gather(told, role.read(model, material), role.hit, "self", **changes)
 
 
 def test_every_role_says_what_it_is_and_where_from():
@@ -317,4 +317,4 @@ def test_a_reading_without_questions_is_not_read():
             raise AssertionError("read")
 
     none = Questions("x", torch.zeros(0, dtype=torch.int64), torch.zeros(0, 3, dtype=torch.bool), torch.zeros(0, 3, dtype=torch.bool), {})
-    assert gather(Never(), [Reading("the cat", [none])], True, None) == {}
+    assert gather(Never(), [Reading("the cat", [none])], True, "self") == {}

@@ -104,10 +104,9 @@ def opened(found: Checkpoint, base: Checkpoint | None = None) -> Model:
     model = opened(base) if base is not None else None
     if model is None:
         raise ModelError(f"an adapter must have its base to run, got {found.name!r} alone.")
-    tensors = {name: found.weights.get(name, tuple(x.shape)) for name, x in model.hf.named_parameters()}
-    changed = {
-        name: x.to(model.hf.get_parameter(name)) for name, x in tensors.items() if x is not None and x.data_ptr() != model.hf.get_parameter(name).data_ptr()
-    }
+    parameters = dict(model.hf.named_parameters())
+    tensors = {name: found.weights.get(name, tuple(x.shape)) for name, x in parameters.items()}
+    changed = {name: x.to(parameters[name]) for name, x in tensors.items() if x is not None and not torch.equal(x.to(parameters[name]), parameters[name])}
     return Model(derived(model.hf, changed), model.tokenizer, found.name)
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from headwise.axes import Float, Tensor
+from headwise.axes import Tensor
 from headwise.edit.names import candidates
 from headwise.errors import CheckpointError, MissingPackage
 from headwise.models.checkpoint import check_files
@@ -134,7 +134,8 @@ def merged(hf: nn.Module, folder: Path) -> nn.Module:
     except ImportError:
         raise MissingPackage("peft must be installed for adapters that are not plain LoRA, got none. Run `pip install 'headwise[lora]'`.") from None
     try:
-        return PeftModel.from_pretrained(copy.deepcopy(hf), str(folder)).merge_and_unload()  # pyright: ignore[reportArgumentType]
+        adapted: Any = PeftModel.from_pretrained(copy.deepcopy(hf), str(folder))  # pyright: ignore[reportArgumentType]
+        return adapted.merge_and_unload()
     except (ValueError, RuntimeError, KeyError, AttributeError, NotImplementedError) as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(f"an adapter must be one that peft merges into this base, got {str(folder)!r}: {said}") from None

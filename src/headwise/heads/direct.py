@@ -169,4 +169,7 @@ def _others(again: Again, index: int, block: str) -> list[Float[Tensor, "B T M"]
 
 
 def _close(x: Tensor, y: Tensor) -> bool:
-    return x.shape == y.shape and bool(((x - y).abs() <= SLACK * x.abs().max().clamp(min=1e-6)).all())
+    if x.numel() != y.numel():
+        return False
+    y = y.reshape(x.shape)  # some blocks have their tokens in one row
+    return bool(((x - y).abs() <= SLACK * x.abs().max().clamp(min=1e-6)).all())

@@ -45,7 +45,7 @@ class _Text:
     count: int
 
 
-def gather(model: "Model", readings: Iterable[Reading], hit: bool, part: str | None, tell: Callable[[], None] = lambda: None) -> dict[str, Evidence]:
+def gather(model: "Model", readings: Iterable[Reading], hit: bool, part: str, tell: Callable[[], None] = lambda: None) -> dict[str, Evidence]:
     """Let every head answer.
 
     Args:
@@ -61,45 +61,52 @@ def gather(model: "Model", readings: Iterable[Reading], hit: bool, part: str | N
     return {task: _evidence(task, texts) for task, texts in found.items()}
 
 
-def _answered(model: "Model", reading: Reading, hit: bool, part: str | None) -> list[tuple[Questions, _Text]]:
+def _answered(model: "Model", reading: Reading, hit: bool, part: str) -> list[tuple[Questions, _Text]]:
     asked = [questions for questions in reading.questions if len(questions.query)]
     if not asked:
         return []
-    run = model.run(reading.what, statistics=(), memory="8GiB")
-    layers = (run.statistics_of(part) if part is not None else run.statistics).sizes["layer"]
-    answers: list[list[tuple[Tensor, Tensor | None]]] = [[] for _ in asked]
-    for layer in range(layers):
-        weights = layer_weights(run, layer, part)[0]
+    run, every = model.run(reading.what, statistics=(), memory="8GiB"), _All(asked)
+    layers = []
+    for layer in range(sum(place.part == part for place in run.places)):
+        weights = layer_weights(run, layer, part)[0].float()
         if reading.units is not None:
             weights = joined(weights, reading.units, reading.key_units or reading.units)
-        for questions, kept in zip(asked, answers, strict=True):
-            kept.append(_answer(weights[:, questions.query], questions, hit))
-    return [(questions, _text(questions, kept)) for questions, kept in zip(asked, answers, strict=True)]
+        layers.append(every.sums(weights, hit))
+    scores, rivals = (_stacked([sums[i] for sums in layers]) for i in (0, 1))
+    return [(questions, _text(questions, scores[:, :, k], rivals[:, :, k])) for k, questions in enumerate(asked)]
 
 
-def _answer(rows: Float[Tensor, "H n S"], questions: Questions, hit: bool) -> tuple[Float[Tensor, " H"], Float[Tensor, " H"] | None]:
-    """What each head scores in all, and what it gives to rivals."""
-    rows = rows.float()
-    if hit:
-        chosen = rows.masked_fill(~questions.among, -1).argmax(-1)
-        right = questions.right.expand(rows.shape).gather(-1, chosen[..., None])[..., 0]
-        return right.float().sum(-1), None
-    score = (rows * questions.right).sum((-1, -2))
-    if questions.rival is None:
-        return score, None
-    a_unit = (rows * questions.rival).sum(-1) / questions.rival.sum(-1).clamp(min=1)
-    return score, (a_unit * questions.right.sum(-1)).sum(-1)
+class _All:
+    """The questions of all tasks about a text, answered together."""
+
+    def __init__(self, asked: list[Questions]) -> None:
+        self.query = torch.cat([questions.query for questions in asked])
+        self.right, self.among = (torch.cat([getattr(questions, name) for questions in asked]) for name in ("right", "among"))
+        self.rival = torch.cat([torch.zeros_like(questions.right) if questions.rival is None else questions.rival for questions in asked])
+        task = torch.repeat_interleave(torch.arange(len(asked)), torch.tensor([len(questions.query) for questions in asked]))
+        self.of_task = torch.nn.functional.one_hot(task, len(asked)).float()
+
+    def sums(self, weights: Float[Tensor, "H T S"], hit: bool) -> tuple[Float[Tensor, "H K"], Float[Tensor, "H K"]]:
+        """What each head scores in each task, and what it gives to rivals, as many as there are right ones."""
+        rows = weights[:, self.query]
+        if hit:
+            chosen = rows.masked_fill(~self.among, -1).argmax(-1)
+            right = self.right.expand(rows.shape).gather(-1, chosen[..., None])[..., 0].float()
+        else:
+            right = (rows * self.right).sum(-1)
+        a_rival = (rows * self.rival).sum(-1) / self.rival.sum(-1).clamp(min=1)
+        return right @ self.of_task, (a_rival * self.right.sum(-1)) @ self.of_task
 
 
-def _text(questions: Questions, kept: list[tuple[Tensor, Tensor | None]]) -> _Text:
-    heads = max(len(score) for score, _ in kept)
+def _stacked(layers: list[Float[Tensor, "H K"]]) -> Float[Tensor, "L h K"]:
+    """One tensor, NaN where a layer lacks heads."""
+    most = max(len(layer) for layer in layers)
+    return torch.stack([torch.cat([layer, layer.new_full((most - len(layer), layer.shape[1]), torch.nan)]) for layer in layers])
 
-    def stacked(rows: list[Tensor]) -> Tensor:
-        return torch.stack([torch.cat([row, row.new_full((heads - len(row),), torch.nan)]) for row in rows])
 
-    rivals = [rival for _, rival in kept if rival is not None]
+def _text(questions: Questions, scores: Float[Tensor, "L H"], rivals: Float[Tensor, "L H"]) -> _Text:
     guesses = {name: float(x.sum()) for name, x in questions.guesses.items()}
-    return _Text(stacked([score for score, _ in kept]), stacked(rivals) if rivals else None, guesses, len(questions.query))
+    return _Text(scores, None if questions.rival is None else rivals, guesses, len(questions.query))
 
 
 def _evidence(task: str, texts: list[_Text]) -> Evidence:

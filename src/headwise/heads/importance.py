@@ -131,9 +131,7 @@ def _loss(model: "Model", asked: str | None, method: str) -> str:
         return "cosine"
     name = loss_name(model, asked)
     if method == "gradient" and name in ("kl", "cosine"):
-        raise ArgumentError(
-            f"loss {name!r} must not be asked of method 'gradient', as it is at its lowest where nothing is changed: every slope is 0. Use 'ablation'."
-        )
+        raise ArgumentError(f"loss of method 'gradient' must have a slope, got {name!r}, which is at its lowest where nothing is changed. Use 'ablation'.")
     return name
 
 

@@ -76,8 +76,10 @@ class Opener:
             if place.index not in again.tape.reads:
                 raise WritesRefused(f"writes of {place.module} cannot be told by head: {again.session.layout.sites[place.index].refusal}.")
         judged = loss_of(self.loss, again, labels)
+        if not judged.tokens:
+            raise ArgumentError(f"text must have a token that is foretold, got {next(iter(given.values())).numel()} tokens in all. Leave it out.")
         with torch.no_grad():
-            base = float(judged(again.tape.outputs, 1)) if judged.tokens else float("nan")
+            base = float(judged(again.tape.outputs, 1))
         return Passage(again, chosen, judged, base)
 
     def learn(self, passage: Passage) -> None:
@@ -92,8 +94,10 @@ class Opener:
         layout = self.layouts[kind]
         if all(site.heads is None for site in layout.sites):
             try:
+                draws = torch.random.get_rng_state()
                 again = Again(Session(self.model.hf, given, layout), self.ways)
-                return again, places(self.model.hf, layout.sites, again.tape.shapes)
+                if torch.equal(draws, torch.random.get_rng_state()):  # else the model draws random numbers, which a run remembers
+                    return again, places(self.model.hf, layout.sites, again.tape.shapes)
             except LayoutChanged:
                 pass  # a longer text takes another way
         run = self.model.run(given, statistics=(), memory=0)
@@ -101,9 +105,10 @@ class Opener:
 
 
 def _beginning(given: dict[str, Any]) -> dict[str, Any]:
-    """The first tokens of a text, where all tensors are about tokens of one text."""
+    """The first tokens of a text, where all tensors are about tokens of one text without padding."""
     lengths = {x.shape[1] for x in given.values() if isinstance(x, Tensor) and x.dim() == 2}
-    if any(isinstance(x, Tensor) and x.dim() != 2 for x in given.values()) or len(lengths) != 1:
+    padded = any(isinstance(x, Tensor) and "mask" in name and not bool(x.all()) for name, x in given.items())
+    if padded or any(isinstance(x, Tensor) and x.dim() != 2 for x in given.values()) or len(lengths) != 1:
         return given
     return {name: x[:, :SHORT] if isinstance(x, Tensor) else x for name, x in given.items()}
 

@@ -159,7 +159,7 @@ class _Writes:
             for b in range(a, count):
                 products[a, b] = products[b, a] = (roots[a] @ roots[b].t()).square().sum()
         size = products.diagonal().sqrt().clamp(min=1e-300)
-        return (products / size / size[:, None]).clamp(0, 1).cpu()
+        return (products / (size * size[:, None])).clamp(0, 1).cpu()
 
 
 def _root(moment: Float[Tensor, "E E"]) -> Float[Tensor, "E E"]:
