@@ -1,7 +1,7 @@
 """How tests open the page, and what they look at."""
 
-import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,14 @@ def settled(page, view: str) -> None:
     page.wait_for_selector(last[view])
 
 
+def wait(page, true: str, seconds: float = 20) -> None:
+    """Until a JavaScript expression is true: asked from outside, as the page's own policy forbids to evaluate strings inside."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(true):
+        assert time.monotonic() < end, f"not in {seconds} s: {true}"
+        page.wait_for_timeout(50)
+
+
 def wide(page) -> int:
     """By how many pixels the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
@@ -57,8 +65,3 @@ def node() -> None:
         subprocess.run(["node", "--version"], check=True, capture_output=True)
     except OSError:
         pytest.skip("node is not installed")
-
-
-def heads(address: str) -> str:
-    """The address without what stands behind it."""
-    return address.split("#")[0].rstrip(os.sep)

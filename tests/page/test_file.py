@@ -3,7 +3,7 @@
 import pytest
 
 import headwise as hw
-from tests.page.look import audited, settled, wide
+from tests.page.look import audited, settled, wait, wide
 from tests.show.server import models
 
 
@@ -85,7 +85,7 @@ def test_the_widget_renders_what_the_page_does(page, tiny):
     before = page.evaluate("location.href")
     page.locator("#cell .focus-cell").focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#cell h1').innerText === 'Layer 1 · Head 2'")
+    wait(page, "document.querySelector('#cell h1').innerText === 'Layer 1 · Head 2'")
     page.wait_for_selector("#cell .short-map rect")
     assert page.evaluate("location.href") == before, "a widget leaves the notebook's address alone"
     page.evaluate("window.leave()")

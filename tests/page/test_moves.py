@@ -88,8 +88,8 @@ def test_sizes_are_those_of_a_layer(page, tiny):
     assert row[0].startswith("12 heads") and row[1] == "64" and row[2] == f"{parameters / 1e6:.2f} M"
     assert row[3] == f"{2 * 2048 * parameters / 1e9:.2f} G" and row[4] == f"{4 * 2048**2 * 768 / 1e9:.1f} G"
     assert row[5] == "2.00 MiB" and row[6] == "192 MiB"
-    page.locator(".sizes [name=heads]").select_option("32")
-    assert "heads=32" in page.evaluate("location.hash") and page.locator(".sizes tr.on").inner_text().startswith("32 heads")
+    page.locator(".sizes [name=heads]").select_option("48")
+    assert "heads=48" in page.evaluate("location.hash") and page.locator(".sizes tr.on").inner_text().startswith("48 heads")
     page.locator(".sizes [name=width]").select_option("5120")
     page.locator(".sizes [name=heads]").select_option("12")
     assert "heads must divide the width, got 12 and 5,120" in page.locator(".sizes .note").inner_text()

@@ -103,7 +103,7 @@ export class App {
   /** A layer and head that this model has. */
   settle() {
     const { part } = this.world;
-    if (this.state.part && this.state.part !== part.name) return void this.world.choose(this.state.part);
+    if (this.state.part !== part.name && this.world.run.parts.some((one) => one.name === this.state.part)) return void this.world.choose(this.state.part);
     const layer = Math.min(this.state.layer, part.layers - 1);
     const head = Math.min(this.state.head, part.heads_of[layer] - 1);
     if (layer !== this.state.layer || head !== this.state.head) this.go({ layer, head }, { quietly: true });

@@ -49,7 +49,7 @@ function savedNote(saved) {
 function save(app, node) {
   const { world } = app;
   const suggestion = `${world.run.model}-edited`.replace(/[^\w.-]/g, "-");
-  const name = el("input", { class: "field", value: suggestion, "aria-label": "name of the checkpoint", pattern: "[A-Za-z0-9._-]+", required: true });
+  const name = el("input", { class: "field", value: suggestion, "aria-label": "name of the checkpoint", pattern: "[A-Za-z0-9._\\-]+", required: true });
   const form = el(
     "form",
     { class: "bar save", on: { submit: async (event) => {

@@ -9,6 +9,7 @@ import { editList } from "../parts/edits.js";
 import { lines } from "../parts/lines.js";
 import { colourShare, isSigned, reach, titleOf } from "../parts/measures.js";
 import { failureNote, headed, refusalNote, waiting, wo } from "../parts/note.js";
+import { output, outputTitle } from "../parts/odds.js";
 import { rampBar } from "../parts/ramp-bar.js";
 import { tokenLines, tokenTable } from "../parts/per-token.js";
 import { glyph, meaningOf, roleOf } from "../parts/roles.js";
@@ -278,7 +279,8 @@ class HeadView {
     const top = el("div", { class: "team attacks" }, "Red team ", el("span", {}, "change it, watch what moves"));
     if (world.transport.recorded || !world.can("edit")) {
       const why = world.transport.recorded ? "A saved file shows the model as it was loaded. Open it with headwise serve to silence heads." : "This installation cannot edit.";
-      return void fill(this.red, top, el("p", { class: "note" }, why), el("div", { class: "section" }, headed("Output")));
+      const { kind } = world.run.output;
+      return void fill(this.red, top, el("p", { class: "note" }, why), el("div", { class: "section" }, headed("Output", `${outputTitle(kind)}, as loaded`), output(world.run, () => runMark(world, "model", null, { focus: false }), { one: true })));
     }
     this.panel?.close();
     this.panel = new ScalePanel(app);
@@ -290,7 +292,8 @@ class HeadView {
   /** Every mark may now say what stands behind its number. */
   proved() {
     this.beneath();
-    this.panel?.refresh();
+    if (this.panel) this.panel.refresh();
+    else this.right();
     if (!this.zoom) return void this.short();
     this.zoom.read();
     if (this.lines) this.linesTitle();

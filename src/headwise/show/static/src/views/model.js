@@ -152,7 +152,7 @@ class ModelView {
     const asked = [["importance", "importance"]].filter(([name]) => world.can(name) && !world.importance && world.mayWrite);
     const colours = [["map", "attention map"], ["role", "role"], ...measures.map((one) => [one.name, titleOf(one.name)]), ...asked];
     const orders = [["layer", "by layer"], ...measures.map((one) => [one.name, `most ${titleOf(one.name)}`]), ...measures.map((one) => [`-${one.name}`, `least ${titleOf(one.name)}`])];
-    const find = el("input", { class: "field wide", type: "search", placeholder: "find: induction  L12-20  sink>0.6", value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }) } });
+    const find = el("input", { class: "field wide", type: "search", placeholder: "find: induction  L12-20  sink>0.6", value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }), keydown: (event) => event.key === "Escape" && find.blur() } });
     if (document.activeElement?.dataset?.find === "") return;
     const parts = world.run.parts.length > 1 ? select("part", "part", world.run.parts.map((one) => [one.name, one.name])) : null;
     if (parts) parts.querySelector("select").value = world.part.name;
