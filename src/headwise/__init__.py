@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headwise.edit.tie import Tie as Tie
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.heads.casting import roles as roles
+    from headwise.heads.compare import compare as compare
     from headwise.heads.importance import rank as rank
     from headwise.heads.resilience import resilience as resilience
     from headwise.heads.similarity import similar as similar
@@ -56,6 +57,7 @@ _HOMES = {
     "cases": "headwise.subjects.cases",
     "certify": "headwise.proof.certificate",
     "check": "headwise.subjects.check",
+    "compare": "headwise.heads.compare",
     "five_moves": "headwise.proof.five_moves",
     "five_moves_html": "headwise.show.html",
     "five_moves_widget": "headwise.show.widget",
@@ -88,6 +90,7 @@ __all__ = [
     "cases",
     "certify",
     "check",
+    "compare",
     "five_moves",
     "five_moves_html",
     "five_moves_widget",

@@ -84,9 +84,7 @@ def _in_weights(edited: "EditedModel") -> Plan:
     for one in edited.edits:
         why = one.not_in_weights(edited.anatomy)
         if why is not None:
-            raise ModelError(
-                f"edits must be possible in the weights to be saved, got {one}: {why}. Keep the list of edits instead: write_edits."
-            )
+            raise ModelError(f"edits must be possible in the weights to be saved, got {one}: {why}. Keep the list of edits instead: write_edits.")
     return planned(edited.edits, edited.anatomy, "weights")
 
 

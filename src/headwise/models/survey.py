@@ -225,6 +225,8 @@ class Survey(Watch):
         self.replay = replay = Replay(words, frame.found.module, frame.found.turn_in_frame)
         before, self.busy = self.busy, False
         turns = turns_of(frame.module)
+        since = self.linear_uses[frame.start :]
+        set_turns({module: turn - since.count(self.names[id(module)]) for module, turn in turns.items()})
         try:
             with torch.random.fork_rng(devices=()):  # what this draws, the rest of the pass must not miss
                 frame.module(*frame.args, **frame.kwargs)
