@@ -8,6 +8,7 @@ from PIL import Image
 
 import headwise as hw
 from headwise.cli.app import main
+from tests.cli.conftest import WORDS
 
 TEXTS = ["the cat sat on the mat .", "the dog was tired because it sat ."]
 
@@ -35,7 +36,8 @@ def test_json_has_every_head_with_its_effect(capsys, checkpoint, right):
         assert head["low"] <= head["effect"] <= head["high"]
 
 
-def test_the_table_names_the_first_and_the_last(capsys, checkpoint, right):
+def test_the_table_names_the_first_and_the_last(capsys, checkpoint, right, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = rank(capsys, checkpoint, *TEXTS, "--top", "2")
     order = right.importance.stack(place=("layer", "head")).sortby(right.importance.stack(place=("layer", "head")), ascending=False)
     layer, head = order.place.values[0]
@@ -65,12 +67,14 @@ def test_a_file_of_lines_with_a_state(capsys, checkpoint, right, tmp_path):
     assert len((tmp_path / "state").read_text().splitlines()) == 1 + 2 * 3
 
 
-def test_two_prompts(capsys, checkpoint):
-    words = ("--clean", "the cat sat on the mat", "--corrupt", "the dog was on the cat")
-    code, out, err = rank(capsys, checkpoint, *words, "--json")
-    assert code == 0, err
-    assert json.loads(out)["method"] == "patch"
-    assert "how much of the way" in rank(capsys, checkpoint, *words)[1]
+def test_two_prompts(capsys, checkpoint, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    model = hw.open_model(checkpoint)
+    found = {int(model.run(f"the cat sat on the {word}").outputs["logits"][0, -1].argmax()): word for word in WORDS[1:]}
+    clean, corrupt = (f"the cat sat on the {word}" for word in list(found.values())[:2])
+    code, out, _ = rank(capsys, checkpoint, "--clean", clean, "--corrupt", corrupt, "--json")
+    assert (code, json.loads(out)["method"]) == (0, "patch")
+    assert "how much of the way" in rank(capsys, checkpoint, "--clean", clean, "--corrupt", corrupt)[1]
 
 
 @pytest.mark.usefixtures("plain")

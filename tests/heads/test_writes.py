@@ -50,7 +50,7 @@ def test_every_number_is_its_definition():
         torch.testing.assert_close(torch.from_numpy(found[name].values), torch.from_numpy(run.writes[name].values[0]).double(), atol=1e-4, rtol=1e-3)
     block = blocks_of(hf.transformer.h[1].attn.c_proj, 6).double()
     stream: list[torch.Tensor] = []
-    hf.transformer.h[1].register_forward_pre_hook(lambda module, args: stream.append(args[0]))
+    hf.transformer.h[1].register_forward_pre_hook(lambda module, args: stream.append(args[0].detach()))
     read: list[torch.Tensor] = []
     hf.transformer.h[1].attn.c_proj.register_forward_pre_hook(lambda module, args: read.append(args[0]))
     hf(TEXT)

@@ -6,6 +6,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.heads import prose
 from headwise.heads.evidence import Evidence, gather
@@ -13,7 +15,7 @@ from headwise.heads.maps import layer_weights
 from headwise.heads.material import Aligned, Material
 from headwise.heads.playbill import playbill
 from headwise.heads.pronouns import read_gap, read_winobias
-from headwise.heads.reading import drawn, frame
+from headwise.heads.reading import drawn, frame, longest
 from headwise.heads.role import Role
 from headwise.heads.roles import roles as known
 from headwise.heads.sentences import read_conllu
@@ -140,7 +142,7 @@ def _probe(model: "Model", material: Material) -> "Run":
     if material.aligned:
         return model.run(material.aligned[0].what, statistics=())
     if model.tokenizer is not None:
-        return model.run(prose.text(material.random(), 2), statistics=())
+        return model.run(torch.tensor(model.tokenizer(prose.text(material.random(), 2))["input_ids"][: longest(model)]), statistics=())
     around = frame(model)
     return model.run(around.around(drawn(material.random(), around, 9)), statistics=())
 

@@ -148,7 +148,7 @@ def _given_by(again: Again, name: str, call: int) -> Float[Tensor, "B T M"]:
         return again.session.module(name)(read).float()
 
 
-def _others(again: Again, index: int, block: str) -> list[Float[Tensor, "B T M"]]:
+def _others(again: Again, index: int, block: str) -> list[Tensor]:
     """What the modules inside a block gave."""
     found: list[Tensor] = []
 
