@@ -86,7 +86,7 @@ def _run_cell(page) -> None:
         try:
             page.locator(".jp-OutputArea-output .headwise").wait_for(timeout=30_000)
             return
-        except Exception as error:  # noqa: BLE001 - Playwright's own timeout
+        except Exception as error:
             if "Timeout" not in type(error).__name__:
                 raise
             page.locator(".jp-CodeCell .cm-content").first.click()
