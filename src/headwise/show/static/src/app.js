@@ -153,7 +153,7 @@ export class App {
     const top = el("header", { class: "top" }, skip, brand, nav, el("span", { class: "grow" }), this.models, this.texts, this.badge, theme, help);
     const foot = el("footer", { class: "legend" }, legend(), el("span", { class: "last" }, "hover or focus a mark for its residual"));
     fill(this.root, top, this.main, foot, this.help);
-    this.tip = tips(this.root);
+    this.tip = tips(this.root, top);
     this.onKey = (event) => this.key(event);
     addEventListener("keydown", this.onKey);
   }

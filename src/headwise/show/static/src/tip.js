@@ -2,9 +2,10 @@
 
 import { el } from "./dom.js";
 
-export function tips(root) {
+/** @param holder where it stands: in a landmark, as everything that is read */
+export function tips(root, holder) {
   const tip = el("div", { class: "tip", role: "tooltip", popover: "manual" });
-  root.append(tip);
+  holder.append(tip);
   const hide = () => tip.matches(":popover-open") && tip.hidePopover();
   const show = (target) => {
     const told = target?.closest?.("[data-tip]");

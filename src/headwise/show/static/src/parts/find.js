@@ -38,6 +38,6 @@ function bounded(world, [, told, relation, number], errors) {
 }
 
 function known(world, role) {
-  const names = ["sink", "previous", "self", "mixed", ...(rolesOf(world)?.roles.map((one) => one.name) ?? [])];
+  const names = ["sink", "previous", "self", "mixed", ...(rolesOf(world)?.roles.flatMap((one) => [one.name, one.role]) ?? [])];
   return names.some((name) => name.startsWith(role));
 }

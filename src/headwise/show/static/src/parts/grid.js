@@ -5,7 +5,7 @@ import { headName } from "../format.js";
 import { KINDS } from "../marks.js";
 import { diverging, sequential } from "../ramp.js";
 import { checkOf, colourShare, isSigned, reach, titleOf, valueText } from "./measures.js";
-import { meaningOf, roleOf, shapesOf } from "./roles.js";
+import { meaningOf, roleOf, roleWord, shapesOf } from "./roles.js";
 import { stateOf, verdictOf, verdictWords } from "./verdicts.js";
 import { painted } from "./thumb.js";
 
@@ -204,7 +204,7 @@ export class Grid {
     const scaled = world.scaled(layer, head);
     const refused = world.refusal && checkOf(world, state.colour) === "writes" ? `refused: ${world.refusal}` : measured;
     const kv = this.group ? `kv ${world.keyHead(layer, head)}` : null;
-    return [[headName(layer, head), kv, role].filter(Boolean).join(" · "), refused, scaled === 1 ? null : scaled === 0 ? "silenced" : `× ${scaled}`].filter(Boolean).join("\n");
+    return [[headName(layer, head), kv, roleWord(role)].filter(Boolean).join(" · "), refused, scaled === 1 ? null : scaled === 0 ? "silenced" : `× ${scaled}`].filter(Boolean).join("\n");
   }
 
   /** Move the focus cell to the chosen head, and what is seen to it. */

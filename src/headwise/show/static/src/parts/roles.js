@@ -7,6 +7,13 @@ const diagonal = (shift, from = 0) => Array.from({ length: 6 - from }, (_, k) =>
 const SHAPES = {
   sink: [[0, 0, 1.4, 6, 1]],
   first: [[0, 0, 1.4, 6, 1]],
+  position: diagonal(1, 1),
+  long: [[0, 3, 1, 3, 1], [1, 4, 1, 2, 0.6]],
+  retrieval: [[1, 4, 1.4, 1.4, 1]],
+  coreference: [[1, 4, 1, 1, 1], [0, 5, 1, 1, 1]],
+  grammar: [[1, 2, 1, 1, 1], [2, 4, 1, 1, 1], [0, 1, 1, 1, 1]],
+  alignment: [[0, 0, 1, 1, 1], [2, 1, 1, 1, 1], [1, 2, 1, 1, 1], [3, 3, 1, 1, 1], [4, 4, 1, 1, 1]],
+  same: [[0, 2, 1, 1, 1], [2, 4, 1, 1, 1], [1, 5, 1, 1, 1]],
   previous: diagonal(1, 1),
   self: diagonal(0),
   current: diagonal(0),
@@ -34,7 +41,10 @@ const OF_STATISTICS = [
 ];
 
 export const shapesOf = (role) => SHAPES[Object.keys(SHAPES).find((name) => role?.startsWith(name))] ?? null;
-export const meaningOf = (world, role) => world.roles?.roles.find((one) => one.name === role)?.statement ?? MEANINGS[role] ?? role;
+export function meaningOf(world, role) {
+  const told = world.roles?.roles.find((one) => one.name === role);
+  return told ? `${told.name}\n${told.statement}` : (MEANINGS[role] ?? role);
+}
 
 export function glyph(role, size = 12) {
   const unit = size / 6;
@@ -60,12 +70,20 @@ export function rolesOf(world) {
   return roles && roles.model === world.run?.model && roles.role.length === part.layers ? roles : null;
 }
 
-/** Every role with what speaks for it: {name, value, bar, kind, statement}. */
+/** Every role with what speaks for it: {name, value, bar, kind, statement}. Of the tasks of a role, the one that this head does best. */
 export function evidence(world, layer, head) {
   const local = OF_STATISTICS.map((one) => ({ ...one, value: world.at(one.measure, layer, head), kind: "statistics" }));
   const tried = rolesOf(world);
   if (!tried) return local;
-  const told = tried.roles.map(({ name, bar, statement, values }) => ({ name, bar, statement, value: values[layer]?.[head] ?? NaN, kind: "tried" }));
-  const names = new Set(told.map((one) => one.name));
-  return [...local.filter((one) => !names.has(one.name)), ...told];
+  const best = new Map();
+  for (const { name, role, bar, statement, values, low } of tried.roles) {
+    const value = values[layer]?.[head] ?? NaN;
+    const told = best.get(role);
+    if (!told || value - bar > told.value - told.bar) best.set(role, { name: role, bar, statement: `${statement}\n${name}`, value, low: low?.[layer]?.[head], kind: "tried" });
+  }
+  const sorted = [...best.values()].filter((one) => Number.isFinite(one.value)).sort((a, b) => b.value - b.bar - (a.value - a.bar));
+  return [...local.filter((one) => !best.has(one.name)), ...sorted.slice(0, 8)];
 }
+
+/** The role in a word or two: what stands before the colon of its task. */
+export const roleWord = (role) => role.split(":")[0].replaceAll("_", " ");

@@ -1,7 +1,8 @@
 /** Compare: what fine-tuning did to each head. Verdicts on a map of all heads, a ranked table, and both heads side by side. */
 
+import { scaleLinear, scaleLog } from "../../vendor/d3.js";
 import { el, fill, svg } from "../dom.js";
-import { brief, counted, fixed, headName } from "../format.js";
+import { counted, fixed, headName } from "../format.js";
 import { mark } from "../marks.js";
 import { CANNOT_WRITE } from "../parts/edits.js";
 import { failureNote, headed, progress, segmented, waiting, wo } from "../parts/note.js";
@@ -28,7 +29,8 @@ const MEANINGS = {
   sharpened: "looks at fewer keys: sharper",
   unchanged: "as it was",
 };
-const TITLES = { gain: "gain through W_O", qk: "ΔQK", ov: "ΔOV", temperature: "temperature", pattern: "pattern", writes: "writes", qk_cosine: "cosine of QK", ov_cosine: "cosine of OV", qk_size: "size of QK" };
+const TITLES = { qk: "cosine of QK", ov: "cosine of OV", size: "size of QK", temperature: "temperature", twin: "twin", pattern: "pattern", writes: "writes" };
+const BARS = { gain: "log", size: "log", qk: "less", ov: "less" };
 const MOST = 120; // rows that are shown
 
 const icon = (verdict) => svg("svg", { class: "verdict-icon", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: (SHAPES[verdict] ?? SHAPES.unchanged) }));
@@ -60,12 +62,21 @@ class CompareView {
     const { world } = this.app;
     this.draw();
     if (!world.facts || !world.can("compare") || world.transport.recorded) return;
-    if (world.facts.compare && world.mayWrite && !this.result) this.start();
+    const ready = ["base", "tuned"].every((name) => world.model(this.pair[name])?.state === "ready");
+    if (world.facts.compare && world.mayWrite && ready && !this.whole) this.start();
   }
 
-  get result() {
+  get whole() {
     const { base, tuned } = this.pair;
     return this.app.world.compared?.get(`${base} ${tuned}`);
+  }
+
+  /** Of the part that is looked at, or the first. */
+  get result() {
+    const { whole } = this;
+    if (!whole) return null;
+    const name = whole.parts[this.app.state.part] ? this.app.state.part : Object.keys(whole.parts)[0];
+    return { ...whole.parts[name], thresholds: whole.thresholds, name };
   }
 
   get job() {
@@ -136,9 +147,10 @@ class CompareView {
     const shown = verdict === "all" || !counts[verdict] ? all : all.filter((one) => one.verdict === verdict);
     const choices = [["all", `all ${all.length}`], ...Object.entries(counts).map(([name, count]) => [name, `${name} ${count}`])];
     return [
-      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Where it changed"), rampBar(this.app.theme, { of: SCALES.sqrt, words: ["larger of ΔQK and ΔOV, √"] })), el("div", { class: "where" }, this.map(result, all), this.rules(result, counts))),
+      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Where it changed"), rampBar(this.app.theme, { of: SCALES.sqrt, words: ["how far from as it was, √"] })), el("div", { class: "where" }, this.map(result, all), this.rules(result, counts))),
       el("div", { class: "bar after" }, segmented("verdict", choices, counts[verdict] ? verdict : "all", (one) => this.app.go({ verdict: one, row: "" }, { quietly: true })), el("span", { class: "sub" }, "ranked by change")),
       this.list(result, shown),
+      result.notes?.map((note) => el("p", { class: "note" }, note)),
     ];
   }
 
@@ -186,7 +198,7 @@ class CompareView {
         { class: one.layer === chosen?.layer && one.head === chosen?.head ? "on" : "", data: { row: headName(one.layer, one.head) }, on: { click: () => this.app.go({ row: headName(one.layer, one.head) }, { quietly: true }) } },
         el("th", { scope: "row" }, el("button", { class: "plain", type: "button" }, el("b", {}, headName(one.layer, one.head)))),
         el("td", { class: "left" }, chip(one.verdict)),
-        columns.map((name) => el("td", {}, brief(result.variables[name].values[one.layer][one.head]))),
+        columns.map((name) => el("td", {}, barOf(name, result.variables[name].values[one.layer][one.head]), valueOf(name, result.variables[name].values[one.layer][one.head]))),
       ),
     );
     const head = columns.map((name) => el("th", { scope: "col", data: { tip: result.variables[name].statement } }, title(name), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement, { focus: false })));
@@ -218,13 +230,33 @@ class CompareView {
     fill(
       this.rail,
       el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(one.layer, one.head)), chip(one.verdict)),
-      el("p", { class: "quiet" }, MEANINGS[one.verdict] ?? ""),
+      el("p", { class: "quiet" }, sentence(MEANINGS[one.verdict] ?? ""), result.evidence?.[one.layer]?.[one.head] ? ` (${result.evidence[one.layer][one.head]})` : "", "."),
       el("div", { class: "three" }, figures),
       trouble,
       rampBar(this.app.theme, { low: "less", high: "more weight", kind: "diverging" }),
-      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, title(name)), el("span", { class: "value number" }, fixed(result.variables[name].values[one.layer][one.head], 4), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement))))),
+      el("div", { class: "section" }, headed("All heads"), this.scatter(result, one)),
+      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, title(name)), el("span", { class: "value number" }, valueOf(name, result.variables[name].values[one.layer][one.head]), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement))))),
     );
     this.maps(one, maps, trouble);
+  }
+
+  /** Gain against how far the pattern has turned; the bars of the verdicts dashed. */
+  scatter(result, chosen) {
+    const [width, height, left, bottom] = [296, 180, 34, 30];
+    const points = this.heads(result).map((one) => ({ ...one, gain: result.variables.gain?.values[one.layer][one.head], turned: 1 - result.variables.qk?.values[one.layer][one.head] })).filter((one) => one.gain > 0 && Number.isFinite(one.turned));
+    const across = scaleLog().base(2).domain([Math.min(0.5, ...points.map((one) => one.gain)), Math.max(2, ...points.map((one) => one.gain))]).range([left, width - 12]);
+    const rise = scaleLinear().domain([0, Math.max(0.2, ...points.map((one) => one.turned))]).nice().range([height - bottom, 10]);
+    const limits = ["muted", "amplified"].map((name) => result.thresholds[name]).filter(Boolean);
+    return svg(
+      "svg",
+      { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "all heads: gain through W_O against one minus the cosine of QK" },
+      rise.ticks(4).map((tick) => [svg("path", { class: "tick", d: `M${left} ${rise(tick)}H${width - 12}` }), svg("text", { x: left - 6, y: rise(tick) + 4, "text-anchor": "end" }, String(tick))]),
+      across.ticks(4).map((tick) => svg("text", { x: across(tick), y: height - bottom + 14, "text-anchor": "middle" }, tick < 1 ? `1/${Math.round(1 / tick)}` : String(Math.round(tick)))),
+      limits.map((limit) => svg("path", { class: "limit-line", d: `M${across(limit)} 10V${height - bottom}` })),
+      points.map((one) => (one.verdict === "unchanged" ? svg("circle", { class: "still", cx: across(one.gain), cy: rise(one.turned), r: 1.8 }) : svg("g", { class: `verdict-icon${one.layer === chosen.layer && one.head === chosen.head ? " on" : ""}`, transform: `translate(${across(one.gain) - 6},${rise(one.turned) - 6})` }, svg("rect", { class: "under-icon", x: -2, y: -2, width: 16, height: 16, rx: 3 }), svg("path", { d: SHAPES[one.verdict] ?? SHAPES.unchanged })))),
+      svg("text", { x: 0, y: 8 }, "↑ 1 − cosine of QK"),
+      svg("text", { x: width - 12, y: height - 2, "text-anchor": "end" }, "gain through W_O →"),
+    );
   }
 
   /** The same text through both models. */
@@ -259,12 +291,25 @@ class CompareView {
 
 const title = (name) => (name === "gain" ? ["gain through ", wo()] : (TITLES[name] ?? name.replaceAll("_", " ")));
 
-/** The larger of the changes of QK and OV, else how far the gain is from 1. */
+/** How far a head is from as it was: the largest of what its numbers say. */
 function changeOf(result, layer, head) {
   const value = (name) => result.variables[name]?.values[layer]?.[head];
-  const changes = [value("qk"), value("ov")].filter(Number.isFinite);
-  return changes.length ? Math.max(...changes.map(Math.abs)) : Math.abs((value("gain") ?? 1) - 1);
+  const off = [value("gain"), value("size")].filter(Number.isFinite).map((ratio) => Math.min(1, Math.abs(ratio - 1)));
+  const turned = [value("qk"), value("ov")].filter(Number.isFinite).map((cosine) => 1 - cosine);
+  return Math.max(0, ...off, ...turned);
 }
+
+/** A bar that begins where nothing has changed. */
+function barOf(name, value) {
+  if (!(name in BARS) || !Number.isFinite(value)) return null;
+  const share = BARS[name] === "log" ? Math.max(-1, Math.min(1, Math.log2(Math.max(value, 1e-6)) / 3)) : Math.min(1, 1 - value);
+  const long = Math.abs(share) * (BARS[name] === "log" ? 24 : 48);
+  const left = BARS[name] === "log" ? (share < 0 ? 24 - long : 24) : 0;
+  return el("span", { class: `change-bar${BARS[name] === "log" ? " centred" : ""}` }, el("i", { class: BARS[name] === "log" ? (share < 0 ? "less" : "more") : "", style: { left: `${left}px`, width: `${Math.max(long, 0.5)}px` } }));
+}
+
+const sentence = (words) => words && words[0].toUpperCase() + words.slice(1);
+const valueOf = (name, value) => (name === "twin" ? (value >= 0 ? `H${value}` : "–") : fixed(value, Math.abs(value) < 0.01 && value !== 0 ? 4 : 3));
 
 function paintDifference(canvas, base, tuned, theme) {
   const [rows, columns] = base.shape;

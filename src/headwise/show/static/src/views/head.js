@@ -12,7 +12,7 @@ import { failureNote, headed, refusalNote, waiting, wo } from "../parts/note.js"
 import { output, outputTitle } from "../parts/odds.js";
 import { rampBar } from "../parts/ramp-bar.js";
 import { tokenLines, tokenTable } from "../parts/per-token.js";
-import { glyph, meaningOf, roleOf } from "../parts/roles.js";
+import { glyph, meaningOf, roleOf, roleWord } from "../parts/roles.js";
 import { ScalePanel } from "../parts/scale.js";
 import { shortMap } from "../parts/short-map.js";
 import { roleEvidence, statistics } from "../parts/stats.js";
@@ -82,7 +82,7 @@ class HeadView {
     fill(
       this.title,
       el("h1", { class: "title" }, `Layer ${layer} · Head ${head}`),
-      el("span", { class: "chip", data: { tip: meaningOf(world, role) } }, glyph(role), role.replaceAll("_", " ")),
+      el("span", { class: "chip", data: { tip: meaningOf(world, role) } }, glyph(role), roleWord(role)),
       world.run.parts.length > 1 ? el("span", { class: "chip" }, part.name) : null,
       scaled === 1 ? null : el("span", { class: "chip falls" }, scaled === 0 ? "silenced" : `× ${scaled}`),
       el("span", { class: "grow" }),
@@ -268,7 +268,7 @@ class HeadView {
     const canvas = el("canvas", { class: "thumb", "aria-hidden": "true" });
     if (app.world.thumbs?.layersThere > layer) paintThumb(canvas, app.world.thumbs, layer, head, app.theme, "sqrt");
     const me = head === app.state.head;
-    return el("figure", { class: me ? "me" : "" }, el("button", { type: "button", "aria-label": headName(layer, head), "aria-current": me ? "true" : null, on: { click: () => app.go({ head }) } }, canvas), el("figcaption", {}, `H${head} ${roleOf(app.world, layer, head)}`));
+    return el("figure", { class: me ? "me" : "" }, el("button", { type: "button", "aria-label": headName(layer, head), "aria-current": me ? "true" : null, on: { click: () => app.go({ head }) } }, canvas), el("figcaption", {}, `H${head} ${roleWord(roleOf(app.world, layer, head))}`));
   }
 
   // Red

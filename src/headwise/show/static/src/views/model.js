@@ -11,7 +11,7 @@ import { isSigned, measuresOf, reach, scaleWord, titleOf, valueText } from "../p
 import { failureNote, progress, refusalNote, segmented, stage, waiting, wo } from "../parts/note.js";
 import { output, outputTitle } from "../parts/odds.js";
 import { rampBar } from "../parts/ramp-bar.js";
-import { glyph, meaningOf, roleOf, rolesOf } from "../parts/roles.js";
+import { glyph, meaningOf, roleOf, roleWord, rolesOf } from "../parts/roles.js";
 import { statistics } from "../parts/stats.js";
 import { paintThumb } from "../parts/thumb.js";
 import { tokenList } from "../parts/tokens.js";
@@ -219,7 +219,7 @@ class ModelView {
     if (colour === "role") {
       const counts = new Map();
       for (let layer = 0; layer < world.part.layers; layer++) for (let head = 0; head < world.part.heads_of[layer]; head++) counts.set(roleOf(world, layer, head), (counts.get(roleOf(world, layer, head)) ?? 0) + 1);
-      const listed = [...counts].sort((a, b) => b[1] - a[1]).map(([role, count]) => el("span", { class: "role-count", data: { tip: meaningOf(world, role) } }, glyph(role), ` ${role.replaceAll("_", " ")} ${count}`));
+      const listed = [...counts].sort((a, b) => b[1] - a[1]).map(([role, count]) => el("span", { class: "role-count", data: { tip: meaningOf(world, role) } }, glyph(role), ` ${roleWord(role)} ${count}`));
       return void fill(this.slots.ramp, failed, el("div", { class: "ramp" }, listed));
     }
     if (colour === "map") {
@@ -280,12 +280,12 @@ class ModelView {
     const { world, state } = app;
     const { layer, head } = state;
     const role = roleOf(world, layer, head);
-    const title = el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(layer, head)), el("span", { class: "chip", data: { tip: meaningOf(world, role) } }, glyph(role), role.replaceAll("_", " ")), this.grid.group ? el("span", { class: "chip" }, `kv ${world.keyHead(layer, head)}`) : null);
+    const title = el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(layer, head)), el("span", { class: "chip", data: { tip: meaningOf(world, role) } }, glyph(role), roleWord(role)), this.grid.group ? el("span", { class: "chip" }, `kv ${world.keyHead(layer, head)}`) : null);
     const open = el("button", { class: "button primary", type: "button", on: { click: () => this.open() } }, "Open head", el("kbd", { "aria-hidden": "true" }, "↵"));
     fill(this.red, title, smallMap(app), statistics(app), el("div", { class: "buttons open" }, open), this.attacks());
     const canvas = el("canvas", { class: "thumb", "aria-hidden": "true" });
     if (world.thumbs) paintThumb(canvas, world.thumbs, layer, head, app.theme, "sqrt");
-    fill(this.dock, canvas, el("div", { class: "who" }, el("b", {}, headName(layer, head)), el("span", { class: "sub" }, `${role} · entropy ${valueText("entropy", world.at("entropy", layer, head))}`)), el("button", { class: "button primary", type: "button", on: { click: () => this.open() } }, "Open"));
+    fill(this.dock, canvas, el("div", { class: "who" }, el("b", {}, headName(layer, head)), el("span", { class: "sub" }, `${roleWord(role)} · entropy ${valueText("entropy", world.at("entropy", layer, head))}`)), el("button", { class: "button primary", type: "button", on: { click: () => this.open() } }, "Open"));
   }
 
   attacks() {
