@@ -16,7 +16,7 @@ def opened(page, address: str, state: str, width: int = 1280, height: int = 800)
     page.set_viewport_size({"width": width, "height": height})
     page.goto("about:blank")
     page.goto(f"{address}#{state}")
-    page.wait_for_selector("[data-ready]")
+    page.wait_for_selector("[data-ready]", timeout=60_000)
     settled(page, state.split("/")[0].split(";")[0])
     return page
 
@@ -31,7 +31,7 @@ def settled(page, view: str) -> None:
         "compare": ".view-head",
         "claims": ".card",
     }
-    page.wait_for_selector(last[view])
+    page.wait_for_selector(last[view], timeout=60_000)
 
 
 def wait(page, true: str, seconds: float = 20) -> None:

@@ -2,10 +2,20 @@
 
 import json
 
+import pytest
+
 from tests.page.conftest import served
 from tests.page.look import opened
 
 SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def unhappy(browser):
+    """A page on which something is about to fail: chromium writes each refused request on the console."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield context.new_page()
+    context.close()
 
 
 def test_a_script_as_a_token_is_text(page, tiny):
@@ -21,17 +31,16 @@ def test_a_script_as_a_token_is_text(page, tiny):
     assert dialogs == []
 
 
-def test_a_text_too_long_for_the_model_is_told_in_place(page, tiny):
-    page.on("console", lambda message: None)
-    opened(page, tiny, "model")
-    page.get_by_role("button", name="Edit text").click()
-    page.locator("textarea").fill("cat " * 900)
-    with page.expect_response(lambda response: response.url.endswith("/api/runs") and response.status == 400):
-        page.get_by_role("button", name="Read it").click()
-    note = page.locator(".note.fails")
+def test_a_text_too_long_for_the_model_is_told_in_place(unhappy, tiny):
+    opened(unhappy, tiny, "model")
+    unhappy.get_by_role("button", name="Edit text").click()
+    unhappy.locator("textarea").fill("cat " * 900)
+    with unhappy.expect_response(lambda response: response.url.endswith("/api/runs") and response.status == 400):
+        unhappy.get_by_role("button", name="Read it").click()
+    note = unhappy.locator(".note.fails")
     note.wait_for()
     assert "700" in note.inner_text()
-    assert page.locator(".gridview").count() == 1
+    assert unhappy.locator(".gridview").count() == 1
 
 
 def test_without_the_token_the_page_reads_and_says_how_to_edit(page, tiny):
@@ -41,30 +50,28 @@ def test_without_the_token_the_page_reads_and_says_how_to_edit(page, tiny):
     assert "To edit, open the address that the terminal printed." in page.locator(".rail.red").inner_text()
 
 
-def test_a_model_that_does_not_open_says_why_and_leaves_the_others(page, tmp_path, checkpoints):
+def test_a_model_that_does_not_open_says_why_and_leaves_the_others(unhappy, tmp_path, checkpoints):
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text(json.dumps({"model_type": "llama"}))
     with served(str(broken), str(checkpoints["bert"])) as address:
-        page.goto(address)
-        page.wait_for_selector("[aria-label=model] option:has-text('failed')", state="attached")
-        page.locator("[aria-label=model]").select_option("broken")
-        page.wait_for_selector(".note.fails")
-        assert "broken could not be opened" in page.locator(".note.fails").inner_text().replace(str(tmp_path) + "/", "")
-        page.locator("[aria-label=model]").select_option("bert")
-        page.wait_for_selector(".blue [data-check='model']")
+        unhappy.goto(address)
+        unhappy.wait_for_selector("[aria-label=model] option:has-text('failed')", state="attached", timeout=60_000)
+        unhappy.locator("[aria-label=model]").select_option("broken")
+        unhappy.wait_for_selector(".note.fails")
+        assert "broken could not be opened" in unhappy.locator(".note.fails").inner_text().replace(str(tmp_path) + "/", "")
+        unhappy.locator("[aria-label=model]").select_option("bert")
+        unhappy.wait_for_selector(".blue [data-check='model']", timeout=60_000)
 
 
-def test_a_server_that_ended_is_told(page, tiny, checkpoints):
+def test_a_server_that_ended_is_told(unhappy, checkpoints):
     with served(str(checkpoints["bert"])) as address:
-        opened(page, address, "model")
-    # The console tells of a connection that was refused: what the page says of it is what matters here.
-    page.evaluate("window.fetch = () => Promise.reject(new Error('gone'))")
-    page.get_by_role("button", name="Edit text").click()
-    page.locator("textarea").fill("the cat")
-    page.get_by_role("button", name="Read it").click()
-    page.wait_for_selector(".note.fails")
-    assert "The server does not answer" in page.locator(".note.fails").first.inner_text()
+        opened(unhappy, address, "model")
+    unhappy.get_by_role("button", name="Edit text").click()
+    unhappy.locator("textarea").fill("the cat")
+    unhappy.get_by_role("button", name="Read it").click()
+    unhappy.wait_for_selector(".note.fails")
+    assert "The server does not answer" in unhappy.locator(".note.fails").first.inner_text()
 
 
 def test_the_policy_forbids_what_is_inline(page, tiny):

@@ -177,7 +177,7 @@ class CompareView {
       ...Array.from({ length: result.heads }, (_, head) => (head % every ? null : svg("text", { x: 16, y: head * side + side / 2 + 3, "text-anchor": "end" }, String(head)))),
       ...Array.from({ length: result.layers }, (_, layer) => (layer % every ? null : svg("text", { x: 22 + layer * side + side / 2 - 1, y: height + 12, "text-anchor": "middle" }, String(layer)))),
     ].filter(Boolean);
-    const figure = svg("svg", { class: "where-map", viewBox: `0 0 ${24 + result.layers * side} ${height + 18}`, role: "img", "aria-label": `${counted(all.filter((one) => one.verdict !== "unchanged").length, "head")} changed; the table below lists them` }, cells, names);
+    const figure = svg("svg", { class: "where-map", width: 24 + result.layers * side, viewBox: `0 0 ${24 + result.layers * side} ${height + 18}`, role: "img", "aria-label": `${counted(all.filter((one) => one.verdict !== "unchanged").length, "head")} changed; the table below lists them` }, cells, names);
     figure.addEventListener("click", (event) => {
       const told = event.target.closest("[data-row]");
       if (told) this.app.go({ row: told.dataset.row, verdict: "all" }, { quietly: true });
@@ -235,7 +235,7 @@ class CompareView {
       trouble,
       rampBar(this.app.theme, { low: "less", high: "more weight", kind: "diverging" }),
       el("div", { class: "section" }, headed("All heads"), this.scatter(result, one)),
-      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, title(name)), el("span", { class: "value number" }, valueOf(name, result.variables[name].values[one.layer][one.head]), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement))))),
+      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, el("span", {}, title(name))), el("span", { class: "value number" }, valueOf(name, result.variables[name].values[one.layer][one.head]), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement))))),
     );
     this.maps(one, maps, trouble);
   }
@@ -245,14 +245,14 @@ class CompareView {
     const [width, height, left, bottom] = [296, 180, 34, 30];
     const points = this.heads(result).map((one) => ({ ...one, gain: result.variables.gain?.values[one.layer][one.head], turned: 1 - result.variables.qk?.values[one.layer][one.head] })).filter((one) => one.gain > 0 && Number.isFinite(one.turned));
     const across = scaleLog().base(2).domain([Math.min(0.5, ...points.map((one) => one.gain)), Math.max(2, ...points.map((one) => one.gain))]).range([left, width - 12]);
-    const rise = scaleLinear().domain([0, Math.max(0.2, ...points.map((one) => one.turned))]).nice().range([height - bottom, 10]);
+    const rise = scaleLinear().domain([0, Math.max(0.2, ...points.map((one) => one.turned))]).nice().range([height - bottom, 22]);
     const limits = ["muted", "amplified"].map((name) => result.thresholds[name]).filter(Boolean);
     return svg(
       "svg",
       { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "all heads: gain through W_O against one minus the cosine of QK" },
       rise.ticks(4).map((tick) => [svg("path", { class: "tick", d: `M${left} ${rise(tick)}H${width - 12}` }), svg("text", { x: left - 6, y: rise(tick) + 4, "text-anchor": "end" }, String(tick))]),
       across.ticks(4).map((tick) => svg("text", { x: across(tick), y: height - bottom + 14, "text-anchor": "middle" }, tick < 1 ? `1/${Math.round(1 / tick)}` : String(Math.round(tick)))),
-      limits.map((limit) => svg("path", { class: "limit-line", d: `M${across(limit)} 10V${height - bottom}` })),
+      limits.map((limit) => svg("path", { class: "limit-line", d: `M${across(limit)} 22V${height - bottom}` })),
       points.map((one) => (one.verdict === "unchanged" ? svg("circle", { class: "still", cx: across(one.gain), cy: rise(one.turned), r: 1.8 }) : svg("g", { class: `verdict-icon${one.layer === chosen.layer && one.head === chosen.head ? " on" : ""}`, transform: `translate(${across(one.gain) - 6},${rise(one.turned) - 6})` }, svg("rect", { class: "under-icon", x: -2, y: -2, width: 16, height: 16, rx: 3 }), svg("path", { d: SHAPES[one.verdict] ?? SHAPES.unchanged })))),
       svg("text", { x: 0, y: 8 }, "↑ 1 − cosine of QK"),
       svg("text", { x: width - 12, y: height - 2, "text-anchor": "end" }, "gain through W_O →"),
