@@ -50,12 +50,13 @@ def test_the_table_names_the_first_and_the_last(capsys, checkpoint, right, monke
 
 def test_csv_and_png(capsys, checkpoint, right, tmp_path):
     code, _, _ = rank(capsys, checkpoint, *TEXTS, "--csv", tmp_path / "heads.csv", "--png", tmp_path / "heads.png")
-    rows = list(csv.DictReader((tmp_path / "heads.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
     assert code == 0
     assert len(rows) == 18
     assert list(rows[0]) == ["layer", "head", "effect", "low", "high", "importance", "rank"]
     assert float(rows[0]["effect"]) == pytest.approx(float(right.importance.max()), abs=1e-6)
-    assert Image.open(tmp_path / "heads.png").size[0] > 200
+    with Image.open(tmp_path / "heads.png") as image:
+        assert image.size[0] > 200
 
 
 def test_a_file_of_lines_with_a_state(capsys, checkpoint, right, tmp_path):

@@ -58,11 +58,12 @@ def test_the_table_lists_what_is_played_and_what_is_not(capsys, checkpoint, text
 def test_csv_and_png(capsys, checkpoint, texts, right, tmp_path):
     words = ("--role", "position", "--role", "self", "--lines", texts, "--csv", tmp_path / "a.csv", "--png", tmp_path / "a.png", "--task", "self: itself")
     code, _, err = roles(capsys, checkpoint, *words)
-    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
     assert code == 0, err
     assert [row["task"] for row in rows] == right.task.values.tolist()
     assert float(rows[0]["held"]) == pytest.approx(float(right.held[0]), abs=1e-6)
-    assert Image.open(tmp_path / "a.png").size[0] > 200
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size[0] > 200
 
 
 @pytest.mark.usefixtures("plain")

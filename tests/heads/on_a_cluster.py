@@ -34,7 +34,7 @@ def start() -> None:
         try:
             ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
             return
-        except Exception:  # noqa: BLE001 - ray raises bare ones
+        except Exception:  # ray raises bare ones
             ray.shutdown()
             if not left:
                 raise

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from safetensors import safe_open
@@ -18,6 +18,7 @@ ADAPTER = "adapter_config.json"
 PLAIN = {"LORA"}  # adapters that are one product a module
 
 
+@runtime_checkable
 class Weights(Protocol):
     """The parameters of a model, by the names that its modules have."""
 

@@ -27,14 +27,11 @@ def offsets(query: Int[Tensor, " n"], right: Bool[Tensor, "n S"], away: Iterable
         >>> {name: x.tolist() for name, x in found.items()}
         {'offset -2': [0.0, 1.0], 'offset -1': [1.0, 0.0]}
     """
-    found = {}
-    for offset in away:
-        there = query + offset
-        inside = (there >= 0) & (there < right.shape[1])
-        hit = right.gather(1, there.clamp(0, right.shape[1] - 1)[:, None])[:, 0] & inside
-        if bool(hit.any()):
-            found[f"offset {offset:+d}"] = hit.float()
-    return found
+    steps = torch.tensor(list(away))
+    there = query[:, None] + steps
+    inside = (there >= 0) & (there < right.shape[1])
+    hit = right.gather(1, there.clamp(0, right.shape[1] - 1)) & inside
+    return {f"offset {int(steps[i]):+d}": hit[:, i].float() for i in hit.any(0).nonzero()[:, 0].tolist()}
 
 
 def visible(query: Int[Tensor, " n"], units: int, ahead: bool) -> Bool[Tensor, "n S"]:

@@ -29,8 +29,9 @@ def joined(weights: Float[Tensor, "H T S"], units: Sequence[Sequence[int]], key_
 
 def _belongs(groups: Sequence[Sequence[int]], length: int) -> Float[Tensor, "u T"]:
     found = torch.zeros(len(groups), length)
-    for unit, tokens in enumerate(groups):
-        found[unit, list(tokens)] = 1
+    places = [(unit, token) for unit, tokens in enumerate(groups) for token in tokens]
+    if places:
+        found[tuple(torch.tensor(places).t())] = 1
     return found
 
 

@@ -49,26 +49,25 @@ def role_lines(found: "xarray.Dataset") -> Iterator[Any]:
     played = [row for row in rows if row[1]]
     yield Text.assemble((told["model"], "bold"), f"  {told['part']}: {found.sizes['layer']} layers of {found.sizes['head']} heads")
     yield Text(f"\nroles that a head plays: {len(played)} of {len(rows)}", "bold")
-    yield Text("Chosen on one half of the texts, judged on the other. Intervals: 95 %, over texts.", "dim")
-    yield _table(found, sorted(played, key=lambda row: row[7] - row[4]))
+    certain = int((found["role"].values != "none").sum())
+    yield Text(f"Chosen on one half of the texts, judged on the other; intervals over texts. {certain} heads certainly play one.", "dim")
+    yield _table(sorted(played, key=lambda row: row[7] - row[4]))
     others = [row for row in rows if not row[1]]
     if others:
         yield Text("\nno head plays these", "bold")
-        yield _table(found, others)
+        yield _table(others)
     for task, reason in told["left_out"].items():
         yield Text.assemble("\n" if task == next(iter(told["left_out"])) else "", (f"not asked: {task}: {reason}", "yellow"))
 
 
-def _table(found: "xarray.Dataset", rows: list[tuple[Any, ...]]) -> Table:
+def _table(rows: list[tuple[Any, ...]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("role", "head", "score", "95 %", "baseline", "95 %", "rule", "heads"):
-        table.add_column(name)
-    labels = found["role"].values
+    for name in ("role", "head", "score", "95 %", "rule", "95 %", "best rule"):
+        table.add_column(name, no_wrap=name != "role")
     for task, plays, layer, head, score, low, high, base, base_low, base_high, rule, _, _ in rows:
         mark = Text(f"{layer}.{head}", "bold green" if plays else "dim")
         ends = (f"{low:.2f}–{high:.2f}", f"{base_low:.2f}–{base_high:.2f}")
-        many = int((labels == task).sum())
-        table.add_row(task, mark, f"{score:.2f}", Text(ends[0], "dim"), f"{base:.2f}", Text(ends[1], "dim"), Text(rule, "dim"), str(many) if many else "")
+        table.add_row(task, mark, f"{score:.2f}", Text(ends[0], "dim"), f"{base:.2f}", Text(ends[1], "dim"), Text(rule, "dim"))
     return table
 
 
