@@ -2,7 +2,8 @@
 #             (where nobody can press it, as CI is set or standard input is no terminal, the page is not served: make run PAGE=1 serves it anyway, PAGE=0 never)
 # make test   set up, then lint and run every test
 # make sanitize  the native kernel with every address and operation checked, under its tests
-# make check  lint only     make docs  write the generated pages and pictures anew     make clean  remove what make made
+# make check  lint only     make docs  write the generated pages and pictures anew     make screenshots  pictures of the page
+# make page   bundle the page's sources     make clean  remove what make made
 
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
@@ -12,7 +13,7 @@ PAGE   ?= auto
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run chromium test sanitize check docs families clean
+.PHONY: setup run chromium tools page screenshots test sanitize check docs families clean
 .DELETE_ON_ERROR:
 
 setup: .venv/stamps/package .venv/stamps/models
@@ -27,7 +28,7 @@ run: setup
 
 # The tests insist on the native kernel; on a machine without a compiler: make test HEADWISE_REQUIRE_NATIVE=0
 test: export HEADWISE_REQUIRE_NATIVE ?= 1
-test: check chromium
+test: check chromium tools
 	@echo "-- running every test"
 	.venv/bin/python -m pytest $(PYTEST)
 
@@ -37,6 +38,18 @@ chromium:
 	@command -v chromium > /dev/null || { echo "-- installing chromium, for the tests of the page"; \
 		$(ROOT) apt-get -qq update && $(ROOT) apt-get -qq install --yes --no-install-recommends chromium > /dev/null; } || \
 		echo "-- chromium could not be installed: the tests of the page are skipped"
+
+# What the front end is bundled and audited with. Where there is no npm, the tests that need it are skipped, and say so.
+STATIC := src/headwise/show/static
+tools:
+	@[ $(STATIC)/node_modules/.package-lock.json -nt $(STATIC)/package-lock.json ] || { echo "-- installing esbuild and axe-core, for the tests of the page"; \
+		cd $(STATIC) && npm ci --silent --no-audit --no-fund; } || echo "-- npm could not install them: the bundle is not compared, the page not audited"
+
+page: tools
+	cd $(STATIC) && npm run --silent build
+
+screenshots: setup chromium
+	.venv/bin/python -m docs.screenshots
 
 SANITIZERS = $(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libubsan.so) $(shell $(CXX) -print-file-name=libstdc++.so)
 
