@@ -62,27 +62,54 @@ export function tokenLines(app, part, arrays, { lit, choose }) {
   return node;
 }
 
+/** The line is drawn once and kept; a step of the cursor copies it. */
 function stroke(canvas, numbers, token, style) {
   const ratio = devicePixelRatio || 1;
   const width = canvas.clientWidth;
   if (!width) return;
-  [canvas.width, canvas.height] = [Math.round(width * ratio), HEIGHT * ratio];
-  const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  let most = 0;
-  for (const number of numbers) if (Number.isFinite(number) && number > most) most = number;
-  const y = (number) => HEIGHT - 2 - ((HEIGHT - 6) * number) / (most || 1);
-  const x = (at) => ((at + 0.5) * width) / numbers.length;
-  context.strokeStyle = style.getPropertyValue("--data");
-  context.beginPath();
-  let open = false;
-  for (let at = 0; at < numbers.length; at++) {
-    if (!Number.isFinite(numbers[at])) open = false;
-    else if (open) context.lineTo(x(at), y(numbers[at]));
-    else (context.moveTo(x(at), y(numbers[at])), (open = true));
+  const key = `${width} ${ratio} ${style.getPropertyValue("--data")}`;
+  if (canvas.drawnFor !== key) {
+    canvas.drawn = curve(numbers, Math.round(width * ratio), HEIGHT * ratio, ratio, style);
+    canvas.drawnFor = key;
+    [canvas.width, canvas.height] = [canvas.drawn.width, canvas.drawn.height];
   }
-  context.stroke();
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(canvas.drawn, 0, 0);
   if (token === null) return;
   context.fillStyle = style.getPropertyValue("--ink");
-  context.fillRect(x(token) - 0.75, 1, 1.5, HEIGHT - 2);
+  context.fillRect(((token + 0.5) * canvas.width) / numbers.length - 0.75 * ratio, ratio, 1.5 * ratio, canvas.height - 2 * ratio);
+}
+
+/** From the smallest to the largest number under each pixel. */
+function curve(numbers, width, height, ratio, style) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [width, height];
+  const context = canvas.getContext("2d");
+  let most = 0;
+  for (const number of numbers) if (Number.isFinite(number) && number > most) most = number;
+  const y = (number) => height - 2 * ratio - ((height - 6 * ratio) * number) / (most || 1);
+  context.strokeStyle = style.getPropertyValue("--data");
+  context.lineWidth = ratio;
+  context.beginPath();
+  let open = false;
+  let at = 0;
+  while (at < numbers.length) {
+    const x = Math.floor(((at + 0.5) * width) / numbers.length);
+    let [low, high, last] = [Infinity, -Infinity, NaN];
+    for (; at < numbers.length && Math.floor(((at + 0.5) * width) / numbers.length) === x; at++) {
+      last = numbers[at];
+      if (last < low) low = last;
+      if (last > high) high = last;
+    }
+    if (low > high) open = false;
+    else {
+      for (const number of low === high ? [low] : [low, high, last]) {
+        if (open && Number.isFinite(number)) context.lineTo(x, y(number));
+        else if (Number.isFinite(number)) (context.moveTo(x, y(number)), (open = true));
+      }
+    }
+  }
+  context.stroke();
+  return canvas;
 }

@@ -436,12 +436,16 @@ export class Zoom {
     const { pixels } = this;
     const first = Math.max(0, Math.floor((AXIS_LEFT - x(0)) / pixels));
     const last = Math.min(row.length - 1, Math.ceil((width - x(0)) / pixels));
-    const tallest = new Map();
+    const tallest = new Float32Array(Math.ceil(width) + 1); // of each pixel
     for (let at = first; at <= last; at++) {
-      const left = Math.round(x(at));
-      if (row[at] > (tallest.get(left) ?? 0)) tallest.set(left, row[at]);
+      const left = Math.max(0, Math.round(x(at)));
+      if (row[at] > tallest[left]) tallest[left] = row[at];
     }
-    for (const [left, weight] of tallest) if (left >= AXIS_LEFT - pixels) context.fillRect(Math.max(left, AXIS_LEFT), PROFILE - 1 - weight * (PROFILE - 4), Math.max(1, pixels - 1), weight * (PROFILE - 4));
+    const broad = Math.max(1, pixels - 1);
+    for (let left = 0; left < tallest.length; left++) {
+      if (!tallest[left] || left + broad < AXIS_LEFT) continue;
+      context.fillRect(Math.max(left, AXIS_LEFT), PROFILE - 1 - tallest[left] * (PROFILE - 4), broad, tallest[left] * (PROFILE - 4));
+    }
   }
 }
 
