@@ -7,7 +7,7 @@
 
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
-EXTRAS ?= demo,plot,text,ray,dev
+EXTRAS ?= demo,plot,text,ray,lora,dev
 PYTEST ?= -q -n auto --dist loadfile
 PAGE   ?= auto
 

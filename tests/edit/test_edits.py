@@ -133,10 +133,10 @@ def test_one_use_of_a_shared_layer_is_edited_at_run_time_alone():
     assert [one.kind for one in edited.plan.run] == ["silence"]
     norm = edited.run(TOKENS).writes["norm"].sel(head=2).max("query").values[0]
     assert norm[1] == 0 and norm[0] > 0 and norm[2] > 0
-    message = r"Silence\(layer=1, head=2, part=None\) must be possible in the weights, got none where it would be: .*dense.weight is layer 1's and layer 0, 2's too"
+    message = r"Silence\(layer=1, head=2, part=None\) must be possible in the weights, .*dense.weight is layer 1's and layer 0, 2's too"
     with pytest.raises(ModelError, match=message):
         model.edit(hw.Silence(1, 2), at="weights")
-    with pytest.raises(ModelError, match=r"Temper.* as the model runs, got none where it would be: .* computes layer 1 and layer 0, 2 too; nor in the weights: .* too"):
+    with pytest.raises(ModelError, match=r"Temper.* as the model runs, .* computes layer 1 and layer 0, 2 too; nor in the weights: .* too"):
         model.edit(hw.Temper(1, 2, 2.0))
 
 
@@ -145,7 +145,7 @@ def test_attention_that_the_model_computes_itself_is_edited_in_the_weights():
     edited = model.edit([hw.Silence(0, 1), hw.Temper(1, 2, 2.0)])
     assert edited.report.passed
     assert "BloomAttention" in str(type(model.hf.transformer.h[0].self_attention)) and not edited.plan.run
-    with pytest.raises(ModelError, match=r"Blind.* must be possible as the model runs, got none where it would be: .*self_attention computes its attention itself"):
+    with pytest.raises(ModelError, match=r"Blind.* must be possible as the model runs, .*self_attention computes its attention itself"):
         model.edit(hw.Blind(0, 1, keys=[0]))
 
 
@@ -198,7 +198,7 @@ REFUSED = {
     r"factor must be a finite number, got inf. Pass 1.5, say.": lambda: hw.Scale(1, 1, float("inf")),
     r"temperature must be above 0, got 0.0. Above 1 is flatter, below 1 sharper.": lambda: hw.Temper(1, 1, 0.0),
     r"keys must be places from 0, at least one, got \[\]. Pass \[0\] for the first token.": lambda: hw.Blind(1, 1, keys=[]),
-    r"edits must be at least one, got an empty list": lambda: [],
+    r"edits must be at least one, got an empty list": list,
 }
 
 

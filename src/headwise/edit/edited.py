@@ -70,6 +70,8 @@ class EditedModel(Model):
     def __init__(self, base: Model, edits: Sequence[Edit], plan: Plan, anatomy: Anatomy) -> None:
         super().__init__(built(anatomy, plan), base.tokenizer, f"{base.name} + {len(edits)} edits", base.note)
         self.base, self.edits, self.plan, self.anatomy = base, tuple(edits), plan, anatomy
+        if plan.shrinking is None:
+            self._layouts = dict(base._layouts)  # its calls are where they were
         self.versions = {name: x._version for name, x in base.hf.named_parameters()}
 
     def edit(self, edits: "Edit | Sequence[Edit]", at: str | None = None, inputs: Any = None) -> "EditedModel":

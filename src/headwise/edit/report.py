@@ -19,7 +19,7 @@ from headwise.models.parts import Place
 from headwise.models.sample import sample
 from headwise.models.session import passed, surveyed, tensors_of
 from headwise.models.verdict import Verdict, Worst
-from headwise.models.watch import Heard, Wish
+from headwise.models.watch import Heard, LayoutChanged, Wish
 
 if TYPE_CHECKING:
     from headwise.edit.edited import EditedModel
@@ -55,13 +55,17 @@ def report(edited: "EditedModel", what: Any) -> Report:
     base = edited.base
     given = encode(base.hf, base.tokenizer, sample(base.hf) if what is None else what).given
     with torch.no_grad():
-        return Report((_others(edited, given), _both_ways(edited, given), _numbers(edited, given), _original(edited)))
+        after = _outputs(edited.hf, edited.anatomy.layout, given)
+        return Report((_others(edited, given), _both_ways(edited, given, after), _numbers(edited, given, after), _original(edited)))
 
 
-def outputs_of(hf: nn.Module, given: Mapping[str, Any]) -> dict[str, Tensor]:
+def _outputs(hf: nn.Module, layout: Layout, given: Mapping[str, Any]) -> dict[str, Tensor]:
     """What a model gives, through our attention function."""
-    outputs, _ = surveyed(hf, given, Wish((), lambda heard: None))
-    return tensors_of(outputs)
+    wish = Wish((), lambda heard: None)
+    try:
+        return tensors_of(passed(hf, given, layout, wish))
+    except LayoutChanged:  # this input takes another way through the model
+        return tensors_of(surveyed(hf, given, wish)[0])
 
 
 def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
@@ -87,7 +91,7 @@ def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
     return worst.verdict("every head of these layers is edited")
 
 
-def _both_ways(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
+def _both_ways(edited: "EditedModel", given: Mapping[str, Any], one: Mapping[str, Tensor]) -> Verdict:
     """The same edits made the other way: those in the weights as the model runs."""
     sentence = "in the weights and as the model runs the outputs are the same"
     stuck = [(one, why) for one in edited.edits for why in (one.not_in_weights(edited.anatomy), one.not_at_run(edited.anatomy)) if why]
@@ -97,7 +101,7 @@ def _both_ways(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
         other = planned(edited.edits, edited.anatomy, "run" if edited.plan.weights else "weights")
     except HeadwiseError as error:
         return Verdict("both ways", f"{sentence}: {error}", None)
-    one, two = outputs_of(edited.hf, given), outputs_of(built(edited.anatomy, other), given)
+    two = _outputs(built(edited.anatomy, other), edited.anatomy.layout, given)
     worst = Worst("both ways", sentence)
     for name, x in one.items():
         if x.is_floating_point() and name in two and x.shape == two[name].shape:
@@ -106,12 +110,13 @@ def _both_ways(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
     return worst.verdict("it returns no numbers")
 
 
-def _numbers(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
+def _numbers(edited: "EditedModel", given: Mapping[str, Any], after: Mapping[str, Tensor]) -> Verdict:
     sentence = "the outputs are numbers"
-    before, after = outputs_of(edited.base.hf, given), outputs_of(edited.hf, given)
-    for name, x in after.items():
-        bad = int((~x.isfinite()).sum()) if x.is_floating_point() else 0
-        if bad and name in before and bad > int((~before[name].isfinite()).sum()):
+    bad_ones = {name: int((~x.isfinite()).sum()) for name, x in after.items() if x.is_floating_point() and not bool(x.isfinite().all())}
+    before = _outputs(edited.base.hf, edited.anatomy.layout, given) if bad_ones else {}
+    for name, bad in bad_ones.items():
+        x = after[name]
+        if name in before and bad > int((~before[name].isfinite()).sum()):
             return Verdict("numbers", f"{sentence}: {bad} of {x.numel()} in {name} are NaN or infinite after the edits", False)
     return Verdict("numbers", sentence, True)
 

@@ -8,7 +8,7 @@ from typing import Any
 RECORD = "headwise.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Saved:
     """A checkpoint that was written.
 
@@ -24,3 +24,6 @@ class Saved:
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
     record: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Saved({str(self.folder)!r}: {len(self.changed)} tensors changed, {len(self.kept)} kept)"
