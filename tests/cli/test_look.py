@@ -121,3 +121,12 @@ def test_a_picture_of_the_table_or_of_a_head(capsys, checkpoint, tmp_path, words
     with Image.open(tmp_path / "heads.png") as picture:
         assert picture.format == "PNG"
         assert min(picture.size) > 300
+
+
+def test_the_page_of_a_run_as_one_file(checkpoint, tmp_path, capsys):
+    path = tmp_path / "heads.html"
+    assert main(["look", str(checkpoint), "the cat sat on the mat", "--html", str(path)]) == 0
+    words = path.read_text()
+    assert words.startswith("<!doctype html>") and "headwise-recorded" in words
+    assert main(["look", str(checkpoint), "the cat", "--html", str(tmp_path / "nowhere" / "heads.html")]) == 2
+    assert "file must be one that can be written" in capsys.readouterr().err

@@ -107,6 +107,23 @@ def test_a_session_that_nobody_hears_is_freed_with_its_runs(page, monkeypatch):
     assert answer.status_code == 404 and answer.json()["error"]["message"].startswith("session must be one that is open")
 
 
+def test_a_session_that_asks_or_is_worked_for_lives(monkeypatch):
+    freed = []
+    hub = Hub(freed.append)
+    quiet, asking, busy = hub.open(), hub.open(), hub.open()
+    monkeypatch.setattr(hubs, "PATIENCE", 0.1)
+    with hub.busy(busy):
+        time.sleep(0.15)
+        hub.get(asking.id)
+        hub.sweep()
+        assert freed == [quiet.id] and set(hub.sessions) == {asking.id, busy.id}
+    hub.sweep()
+    assert freed == [quiet.id]
+    time.sleep(0.15)
+    hub.sweep()
+    assert not hub.sessions
+
+
 def test_sessions_have_a_limit(monkeypatch):
     monkeypatch.setattr(hubs, "SESSIONS", 1)
     hub = Hub(lambda session: None)

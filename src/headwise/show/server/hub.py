@@ -4,7 +4,8 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,9 @@ class Session:
 
     Attributes:
         streams: its open event streams, each a queue of what to tell.
-        alone: since when nobody listens; None while somebody does.
+        alone: since when nobody listens, nor asked for anything where nobody ever listened; None while somebody does.
+        heard: somebody has listened.
+        busy: requests of it that are being worked on.
         edits: by model.
     """
 
@@ -31,6 +34,7 @@ class Session:
     streams: list[asyncio.Queue] = field(default_factory=list)
     alone: float | None = field(default_factory=time.monotonic)
     heard: bool = False
+    busy: int = 0
     edits: dict[str, History] = field(default_factory=dict)
 
 
@@ -68,7 +72,24 @@ class Hub:
         """
         if id not in self.sessions:
             raise Denied(404, "NotFound", f"session must be one that is open, got {id[:40]!r}. Make a new one: load the page again.")
+        self.touch(id)
         return self.sessions[id]
+
+    def touch(self, id: str) -> None:
+        """A session that never listened, as of a script, lives as long as it asks."""
+        session = self.sessions.get(id)
+        if session is not None and not session.heard:
+            session.alone = time.monotonic()
+
+    @contextmanager
+    def busy(self, session: Session) -> Iterator[None]:
+        """While a request is worked on, its session is not freed."""
+        session.busy += 1
+        try:
+            yield
+        finally:
+            session.busy -= 1
+            self.touch(session.id)
 
     async def listen(self, session: Session) -> AsyncIterator[bytes]:
         """The events of a session as a stream of server-sent events, until the tab is gone or the server ends."""
@@ -106,7 +127,7 @@ class Hub:
         """Free the sessions whose tab is gone."""
         now = time.monotonic()
         for session in list(self.sessions.values()):
-            if session.alone is not None and now - session.alone > (GRACE if session.heard else PATIENCE):
+            if session.alone is not None and not session.busy and now - session.alone > (GRACE if session.heard else PATIENCE):
                 del self.sessions[session.id]
                 self.freed(session.id)
 

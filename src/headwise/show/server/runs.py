@@ -60,7 +60,8 @@ class Runs:
             run, facts = await desk.work.run(read, model, asked["text"])
             return run, {"model": asked["model"], **facts}
 
-        held = await desk.keep.run(asked["model"], asked["text"], session.id, make)
+        with desk.hub.busy(session):
+            held = await desk.keep.run(asked["model"], asked["text"], session.id, make)
         if session.id not in desk.hub.sessions:
             desk.keep.leave(session.id)
         return said(held.facts)
@@ -146,7 +147,10 @@ class Runs:
         return said(await held.once(("certificate", place.index, head, query), lambda: self.desk.work.prove(certified, held.run, place, head, query)))
 
     def _held(self, request: Request) -> Held:
-        return self.desk.keep.get(request.path_params["id"])
+        held = self.desk.keep.get(request.path_params["id"])
+        for session in held.sessions:
+            self.desk.hub.touch(session)
+        return held
 
     def _part(self, request: Request) -> tuple[Held, str]:
         held = self._held(request)
