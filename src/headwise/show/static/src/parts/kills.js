@@ -14,19 +14,29 @@ export class KillMatrix {
     const controls = this.rows.filter((row) => !row.named.length);
     const alone = attacks.filter((row) => Object.keys(row.caught).length === 1);
     const figure = (number, what) => el("div", {}, el("b", {}, number), el("span", {}, what));
-    const head = el("tr", {}, el("td", {}), kills.invariants.map((one) => el("th", { scope: "col", data: { tip: `${one.code}  ${one.name.replaceAll("_", " ")}\n${one.statement ?? ""}` } }, el("span", { class: "turned" }, el("span", {}, one.name.replaceAll("_", " "))))));
+    const head = el("tr", {}, el("td", {}), kills.invariants.map((one) => el("th", { scope: "col", data: { tip: `${one.code}  ${one.name.replaceAll("_", " ")}\n${one.statement ?? ""}` } }, el("span", { class: "turned" }, el("span", {}, one.name.replaceAll("_", " "))))), el("td", { class: "room" }));
     const foot = el("tr", {}, el("td", { class: "quiet" }, "attacks it catches"), kills.invariants.map((one) => el("td", { class: "quiet" }, String(attacks.filter((row) => one.name in row.caught).length))));
     this.table = el("table", { class: "kills", role: "grid", "aria-label": "attacks against invariants" }, el("thead", {}, head), el("tbody", {}, this.body), el("tfoot", {}, foot));
     this.table.addEventListener("keydown", (event) => this.key(event));
+    this.scroller = el("div", { class: "scroll kill-scroll", tabindex: 0, role: "region", "aria-label": "kill matrix" }, this.table);
     this.node = el(
       "div",
       {},
       el("div", { class: "figures" }, figure(`${caught.length} of ${attacks.length}`, "attacks caught"), figure(`${controls.filter((row) => !row.alarms.length).length} of ${controls.length}`, "controls pass"), figure(String(alone.length), "caught by one alone"), figure(String(kills.invariants.length), "invariants")),
       this.told,
-      el("div", { class: "scroll kill-scroll", tabindex: 0, role: "region", "aria-label": "kill matrix" }, this.table),
+      this.scroller,
       el("p", { class: "key" }, el("i", { class: "killed" }, sign("fails")), " falls: caught", el("i", { class: "killed only" }, sign("fails")), " the only one that catches it", el("i", { class: "held-dot" }), " holds", el("span", { class: "quiet" }, "blank: says nothing about it")),
     );
     this.choose(app.state.row);
+    requestAnimationFrame(() => this.see());
+  }
+
+  /** The chosen row into what is seen of the table; the page itself stays where it is. */
+  see() {
+    const line = this.body.find((one) => one.classList.contains("on"));
+    const head = this.table.tHead.offsetHeight;
+    const { scrollTop, clientHeight } = this.scroller;
+    if (line.offsetTop - head < scrollTop || line.offsetTop + line.offsetHeight > scrollTop + clientHeight) this.scroller.scrollTop = Math.max(0, line.offsetTop - (clientHeight + head) / 2);
   }
 
   line(row, at) {

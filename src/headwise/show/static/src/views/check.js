@@ -49,7 +49,7 @@ class CheckView {
     if (!world.subjects) return void fill(this.left, waiting("what can be checked"));
     const installed = world.subjects.filter((one) => one.installed);
     const missing = world.subjects.filter((one) => !one.installed);
-    const chosen = installed.find((one) => one.name === state.subject) ?? installed[0];
+    const chosen = installed.find((one) => one.name === state.subject) ?? installed.find((one) => one.name.startsWith("headwise")) ?? installed[0];
     const select = el("select", { class: "field wide", "aria-label": "subject", on: { change: (event) => this.app.go({ subject: event.target.value }) } }, installed.map((one) => el("option", { value: one.name, selected: one === chosen }, one.name)));
     const job = this.job(chosen?.name);
     const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || job?.state === "running", on: { click: () => this.start(chosen.name) } }, "Check it");
