@@ -1,6 +1,6 @@
 """Model types of transformers, each built tiny and random, with an input that takes it through its attention.
 
-`tiny.json` says for each type its class, what its configuration must say to be small, and what goes in. Weights are normal
+`tiny.json` says for each type its class, what its configuration must say to be small, and what goes in; or within which model it runs. Weights are normal
 with the gain of one layer: with the small ones of a fresh model a softmax is nearly uniform, and an error would hide.
 """
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,35 @@ def known() -> Mapping[str, Mapping[str, Any]]:
 def build(name: str) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The model and the keyword arguments of one pass."""
     entry = known()[name]
+    if "within" in entry:
+        return _part_of(*build(entry["within"]), entry["part"])
     where = import_module(f"transformers.models.{entry['module']}")
     config = _config(name, entry, where)
-    config._attn_implementation = entry.get("implementation", "eager")
+    config._attn_implementation = "eager"
     torch.manual_seed(0)
     hf = getattr(where, entry["class"])(config).eval().float()
+    for part in _parts(hf.config):
+        if getattr(part, "use_cache", False):
+            part.use_cache = False  # FSMT leaves its causal mask out when it keeps a cache
+        if "implementation" in entry:
+            part._attn_implementation_internal = entry["implementation"]
     if sum(x.numel() for x in hf.parameters()) < LARGEST:
         redraw(hf)
     return hf, {key: value_of(key, stated, hf) for key, stated in entry["inputs"].items()}
+
+
+def _part_of(hf: nn.Module, given: Mapping[str, Any], part: str) -> tuple[Any, dict[str, Any]]:
+    """A model inside a model, and what it is given when the whole one runs."""
+    module, caught = hf.get_submodule(part), {}
+
+    def catch(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not caught:
+            caught.update(dict(zip(signature(module.forward).parameters, args, strict=False)) | kwargs)
+
+    with module.register_forward_pre_hook(catch, with_kwargs=True), torch.no_grad():
+        seeded()
+        hf(**given)
+    return module, {name: x for name, x in caught.items() if x is not None and name not in ("cache", "past_key_values", "use_cache", "return_dict")}
 
 
 def redraw(hf: nn.Module) -> None:

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import LlamaForCausalLM
 
+import headwise as hw
 from headwise.errors import CheckpointError, MissingPackage
 from headwise.models.gguf import _reader, config_of, halves_apart, name_of, write_weights
 
@@ -92,5 +93,25 @@ def test_a_file_that_is_none(tmp_path):
 
 def test_the_package_that_reads_it_may_be_missing(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(MissingPackage, match=r"demo:smollm2 must have the package gguf to be converted, got none. pip install 'headwise\[demo\]'"):
+    with pytest.raises(MissingPackage, match=r"a GGUF file must have the package gguf to be read, got none. pip install 'headwise\[demo\]'"):
         _reader(file)
+
+
+def test_a_gguf_file_opens_as_it_is(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
+    model = hw.open_model(file)
+    ids = np.array([3, 1, 4, 1, 5, 9])
+    run = model.run({"input_ids": torch.from_numpy(ids)[None]})
+    assert run.statistics.sizes == {"batch": 1, "layer": LAYERS, "head": HEADS, "query": 6}
+    assert run.proof.passed, str(run.proof)
+    assert len(list((tmp_path / "cache").glob("gguf-*"))) == 2  # the model, and its lock
+    hw.open_model(file)
+    assert len(list((tmp_path / "cache").glob("gguf-*"))) == 2
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_gguf_file_without_the_package_is_said_in_one_line(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(MissingPackage, match=r"a GGUF file must have the package gguf to be read, got none. pip install 'headwise\[demo\]'"):
+        hw.open_model(file)

@@ -185,6 +185,14 @@ FAULTS = {
         lambda folder: (folder / "tokenizer.json").write_text("{"),
         "a tokenizer must be one that transformers loads, got .*Pass tokenizer=",
     ),
+    "a family of tomorrow": (
+        lambda folder: change(folder, model_type="llama9", transformers_version="5.99.0"),
+        r"a checkpoint must be of a family that transformers 5\.\S+ knows, got 'llama9' in .*; it was saved by 5.99.0. Install a newer transformers 5",
+    ),
+    "quantised, without the library": (
+        lambda folder: change(folder, quantization_config={"quant_method": "awq", "bits": 4, "group_size": 4, "zero_point": True, "version": "gemm"}),
+        "a quantised checkpoint must find the library that reads it, got .* of 'awq': .* Install that, or open an unquantised checkpoint",
+    ),
     "code of its own": (
         lambda folder: change(folder, model_type="homemade", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"}),
         "a model must not need code of its own, got .*, which does. Read that code, then pass trust_remote_code=True",

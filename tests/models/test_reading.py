@@ -56,15 +56,21 @@ def eager(mask=None, bias=None, scaling=0.3, softcap=None, sink=None):
     for added in (mask, bias):
         scores = scores if added is None else scores + added
     if sink is not None:
-        return torch.cat([scores, sink.reshape(1, H, 1, 1).expand(B, H, T, 1)], -1).softmax(-1)[..., :-1]
+        return torch.cat([scores, sink.reshape((1, H, 1, 1) if sink.dim() == 1 else sink.shape).expand(B, H, T, 1)], -1).softmax(-1)[..., :-1]
     return scores.softmax(-1)
 
 
 ADDED = torch.where(draw(B, 1, T, S, seed=9) > 0.8, LOWEST, 0.0)
 SINK = draw(H, seed=5)
 KEPT = torch.tensor([[[0, 3, 6], [1, 2, 3], [6, 5, 4], [0, 1, 2], [2, 4, 6]]] * B)
+ROWS = draw(B, H, T, 1, seed=6)
 CASES = {
     "nothing": ({}, {}),
+    "sinks of rows": ({"sinks": ROWS}, {"sink": ROWS}),
+    "sinks of rows, a mask and a bias": (
+        {"sinks": ROWS, "mask": ADDED, "position_bias": draw(B, H, T, S)},
+        {"sink": ROWS, "mask": ADDED, "bias": draw(B, H, T, S)},
+    ),
     "a float mask": ({"mask": ADDED}, {"mask": ADDED}),
     "a float mask of fewer axes": ({"mask": ADDED[0, 0]}, {"mask": ADDED[0, 0]}),
     "a mask of one column": ({"mask": torch.full((B, 1, 1, 1), 0.0)}, {}),
@@ -153,7 +159,7 @@ REFUSALS = {
     "block_indices": ({"block_indices": torch.zeros(B, T, 2)}, "attention keywords must be ones that headwise honours, got 'block_indices' in Attention"),
     "an unknown keyword": ({"alibi": 0.5}, f"got 'alibi' in Attention.* it honours {', '.join(sorted(HONOURED))}"),
     "dropout": ({"module": Attention().train(), "dropout": 0.1}, "dropout must be off while heads are read, got 0.1 in Attention. Call eval"),
-    "sinks of rows": ({"sinks": draw(B, H, T, 1)}, r"sinks of Attention must be one logit for each of 6 heads, got shape \[2, 6, 5, 1\]"),
+    "sinks of keys": ({"sinks": draw(B, H, T, 2)}, r"sinks of Attention must be a logit for each head, or each row .*, got shape \[2, 6, 5, 2\]"),
     "three axes": ({"query": draw(H, T, D)}, r"query, key and value of Attention must be \[batch, heads, length, width\], got \[\[6, 5, 4\]"),
     "heads that do not divide": ({"query": draw(B, 5, T, D)}, r"heads and widths of Attention must fit together, got query, key and value of \[\[2, 5, 5, 4\]"),
     "values of other heads": ({"value": draw(B, H, S, D)}, "heads and widths of Attention must fit together"),

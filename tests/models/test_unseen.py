@@ -5,9 +5,15 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import BloomConfig, BloomForCausalLM, MixtralConfig, MixtralForCausalLM, SiglipVisionConfig, SiglipVisionModel
+from transformers.masking_utils import causal_mask_function
 
 import headwise as hw
 from headwise.errors import UnseenAttention
+from headwise.models.description import Description, Told
+from headwise.models.diagonals import Diagonals
+from headwise.models.layout import Layout
+from headwise.models.unseen import Lookout
+from headwise.models.watch import Watch, Wish
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
 
 
@@ -53,6 +59,75 @@ def test_attention_of_one_s_own_in_a_model(how):
     hf.model.layers[1].mlp = Mixer(how)
     drawn(hf)
     seen_or_refused(hf, given(FAMILIES["llama"]), ["model.layers.1.mlp"], others=3)
+
+
+class Gated(nn.Module):
+    """Attention of one's own whose rows are no weights: a tool that looks for softmaxes would show them as such."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.g = nn.Linear(24, 24), nn.Linear(24, 24), nn.Linear(24, 1)
+
+    def forward(self, x):
+        weights = (self.q(x) @ self.k(x).transpose(-1, -2)).softmax(-1) * self.g(x).sigmoid()
+        return weights @ x
+
+
+def test_attention_of_one_s_own_that_cannot_be_read_is_refused_by_name():
+    hf = build("llama")
+    hf.model.layers[1].mlp = Gated()
+    with pytest.raises(UnseenAttention, match="got 1 modules of LlamaForCausalLM where they do not: model.layers.1.mlp"):
+        hw.open_model(drawn(hf)).run(given(FAMILIES["llama"]))
+
+
+class Nowhere:
+    """A scene in which nothing happens."""
+
+    busy = False
+
+    def where(self):
+        return ()
+
+    def is_within_tokens(self, shape):
+        return False
+
+    def overhear(self, weights, value, said, shape):
+        return None
+
+    def overhear_fused(self, named, said):
+        return None
+
+
+def test_what_wears_a_tensor_s_clothes_is_no_weight_of_the_model():
+    told = Told(Description(batch_size=1, q_length=3, kv_length=3, mask_function=causal_mask_function))
+    plane = Diagonals(torch.arange(5.0)[None], (-2, -1), 3)
+    weight = torch.randn(3, 3)
+    lookout = Lookout(Nowhere(), [weight])
+    assert lookout._is_learned(weight) and lookout._is_learned(weight[1:])
+    assert not lookout._is_learned(torch.randn(3, 3))
+    assert not lookout._is_learned(told) and not lookout._is_learned(plane)
+    with lookout:
+        copied = weight.clone()
+        doubled = weight * 2
+    assert lookout._is_learned(copied) and not lookout._is_learned(doubled)
+
+
+@pytest.mark.parametrize(
+    ("shape", "within"),
+    [
+        ((2, 11, 4, 4), True),  # streams of each token
+        ((2, 11, 11, 11), False),  # as many heads as tokens
+        ((2, 4, 11, 11), False),
+        ((2, 11, 4, 5), False),
+        ((2, 11, 11), False),
+        ((3, 11, 4, 4), False),
+    ],
+)
+def test_what_mixes_within_a_token_is_told_by_its_shape(shape, within):
+    watch = Watch(nn.Linear(2, 2), Layout(()), {"input_ids": torch.zeros(2, 11)}, Wish((), lambda heard: None), False)
+    assert watch.is_within_tokens(shape) is within
+    nothing = Watch(nn.Linear(2, 2), Layout(()), {"pixel_values": torch.zeros(2, 11)}, Wish((), lambda heard: None), False)
+    assert not nothing.is_within_tokens(shape)
 
 
 def test_attention_added_after_the_first_run():

@@ -26,6 +26,7 @@ KEYS = 5  # keys of a row that are shown unless asked for
 def look(
     model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or demo:minilm, demo:smollm2.", show_default=False)],
     text: Annotated[str, typer.Argument(help="The text; @FILE reads a file, - reads standard input.", show_default=False)],
+    audio: Annotated[Path | None, typer.Option(help="A WAV file at 16 kHz for a model that listens; TEXT is then what it says.")] = None,
     statistic: Annotated[str, typer.Option(help="What the table shows: a statistic, write_share, write_norm or write_cosine.")] = "entropy",
     part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all when absent.")] = None,
     layer: Annotated[list[int] | None, typer.Option(help="Only this layer; may be given again.")] = None,
@@ -51,7 +52,7 @@ def look(
         raise ArgumentError("rows and top must come with a head, got none. Add for example --head 3.5.")
     if png is not None:
         check_png(png)
-    run = _run(model, read_text(text))
+    run = _run(model, read_text(text), audio)
     if place is not None or png is not None:
         part = part_of(run, part)  # one head and one picture are of one part
     with waiting("proving"):
@@ -69,12 +70,14 @@ def look(
     return 0 if view.proof.passed else 1
 
 
-def _run(model: str, text: str) -> "Run":
+def _run(model: str, text: str, audio: Path | None) -> "Run":
     with waiting("starting transformers"):
+        from headwise.models.audio import beside, read_wav
         from headwise.models.open import open_model
+    sound = None if audio is None else read_wav(audio)
     opened = open_model(model)  # shows its own progress, where it has to convert or to load much
     with waiting(f"running {model}"):
-        return opened.run(text)
+        return opened.run(text if sound is None else beside(opened.hf, opened.tokenizer, sound, text))
 
 
 def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -> Iterator[RenderableType]:
@@ -143,6 +146,8 @@ ENTRY = Command(
         'headwise look demo:minilm "The cat sat on the mat because it was tired."': "the entropy of every head of a small encoder",
         'headwise look demo:smollm2 "The cat sat on the mat." --statistic first': "how much each head of a decoder rests on the first token",
         'headwise look demo:smollm2 "The cat sat on the mat." --head 3.5 --top 3': "where each token looks in layer 3, head 5",
+        'headwise look demo:rxnmapper "CC(=O)O.OCC>>CC(=O)OCC" --head 10.5': "which atom of the reactants each atom of a product comes from",
+        'headwise look demo:whisper " the cat sat" --audio cat.wav --part decoder.cross': "which moments of a sound each word looks at",
         "headwise look demo:minilm @story.txt --json": "every number of a text in a file, for a program",
         'headwise look demo:minilm "The cat sat on the mat." --png heads.png': "the table as a picture",
         'headwise look demo:minilm "The cat sat on the mat." --html heads.html': "the page of this run as one file",

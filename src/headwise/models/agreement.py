@@ -1,7 +1,7 @@
 """Whether the model computes the same through us as it does as it was loaded."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,18 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
     other = _other(session, "eager" if loaded != "eager" else "sdpa")
     own_two = "implementations" if isinstance(session.hf, PreTrainedModel) else "float32 and float64"
     against = f"{TIMES} times the difference between its own {own_two}" if other else f"the rounding of its only implementation, {loaded}"
+    found = _compared(session, outputs, own, [other] if other else [], against)
+    if found.holds is not False or not isinstance(session.hf, PreTrainedModel):
+        return found
+    exact = _in_float64(session)  # its two implementations may happen to round alike, where its layers amplify rounding (MobileBERT)
+    if exact is None:
+        return found
+    others = [exact, *([other] if other else [])]
+    return _compared(session, outputs, own, others, f"{TIMES} times the difference between its own implementations, or its float32 and float64")
+
+
+def _compared(session: Session, outputs: Mapping[str, Tensor], own: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]], against: str) -> Verdict:
+    """The verdict, where the largest of the own differences is the yardstick."""
     worst = Worst("model", f"the outputs are those of the model as it was loaded, within {against}")
     for name, x in outputs.items():
         if not x.is_floating_point() or name not in own or own[name].shape != x.shape:
@@ -37,7 +49,7 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
         real = _real(name, x, session.given)
         difference = furthest(x, own[name], real)
         size = furthest(own[name], torch.zeros(()).to(x).expand_as(x), real)
-        yardstick = furthest(other[name].to(x.dtype), own[name], real) if other else 0.0
+        yardstick = max((furthest(other[name].to(x.dtype), own[name], real) for other in others if name in other), default=0.0)
         floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
         worst.see(difference, max(TIMES * yardstick, floor), name)
     return worst.verdict("it returns no numbers")
@@ -60,12 +72,12 @@ def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
 
 
 def _in_float64(session: Session) -> dict[str, Tensor] | None:
-    """What a module that is none of transformers gives in float64: it differs from that by its own rounding."""
+    """What the model gives in float64: it differs from that by its own rounding."""
     if sum(x.numel() for x in session.hf.parameters()) > WIDENED:
         return None
     given = {name: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for name, x in session.given.items()}
     try:
-        return tensors_of(replace(session, hf=copy.deepcopy(session.hf).double(), given=given).plain("its own"))
+        return tensors_of(replace(session, hf=copy.deepcopy(session.hf).double(), given=given).plain(implementation_of(session.hf)))
     except ModelError:
         return None  # some of its code makes float32 tensors
 

@@ -121,5 +121,5 @@ def _gguf() -> Any:
     try:
         import gguf
     except ImportError:
-        raise MissingPackage("demo:smollm2 must have the package gguf to be converted, got none. pip install 'headwise[demo]'") from None
+        raise MissingPackage("a GGUF file must have the package gguf to be read, got none. pip install 'headwise[demo]'") from None
     return gguf

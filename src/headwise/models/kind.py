@@ -28,8 +28,11 @@ def is_encoder_decoder(model: nn.Module) -> bool:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where its inputs belong: where its first parameter is."""
-    return next((x.device for x in model.parameters()), torch.device("cpu"))
+    """Where its inputs belong: where accelerate runs it, or else where its first parameter is that is anywhere."""
+    runs = getattr(getattr(model, "_hf_hook", None), "execution_device", None)
+    if runs is not None:
+        return torch.device(runs)
+    return next((x.device for x in model.parameters() if not x.is_meta), torch.device("cpu"))
 
 
 def main_input(model: nn.Module) -> str:

@@ -69,14 +69,21 @@ def is_linear(module: nn.Module) -> bool:
 
 def blocks_of(module: nn.Module, heads: int) -> Float[Tensor, "H E M"]:
     """W_O by head: what each head's words are multiplied by. A Conv1D stores it the other way round than a Linear."""
-    weight: Tensor = module.weight.detach()  # pyright: ignore[reportAssignmentType, reportCallIssue]
+    weight = held(module, "weight")
     whole = weight if isinstance(module, Conv1D) else weight.t()
     return whole.unflatten(0, (heads, -1))
 
 
 def bias_of(module: nn.Module) -> Float[Tensor, " M"] | None:
-    bias = module.bias
-    return bias.detach() if isinstance(bias, torch.Tensor) else None
+    return held(module, "bias") if isinstance(module.bias, torch.Tensor) else None
+
+
+def held(module: nn.Module, name: str) -> Tensor:
+    """A weight; from where accelerate keeps it, where the module has it only while it runs."""
+    weight: Tensor = getattr(module, name).detach()
+    hook = getattr(module, "_hf_hook", None)
+    kept = next((one.weights_map for one in getattr(hook, "hooks", (hook,)) if getattr(one, "weights_map", None) is not None), None)
+    return kept[name] if weight.is_meta and kept is not None else weight
 
 
 def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:

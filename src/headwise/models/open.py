@@ -1,5 +1,7 @@
 """`open_model`: from a directory, a hub id, a demo's name or a loaded model to one whose heads can be read."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from headwise.errors import ArgumentError, ArgumentTypeError, CheckpointError
+from headwise.models.cache import made_once
 from headwise.models.checkpoint import check_files, check_fit, check_numbers
 from headwise.models.demo import demo
 from headwise.models.model import Model
@@ -35,7 +38,8 @@ def open_model(
     its place; without that, the base model. Weights are read from safetensors files only.
 
     Args:
-        source: a directory that `save_pretrained` wrote, a hub id, "demo:minilm", "demo:smollm2", or a loaded model: one of transformers, or any torch module.
+        source: a directory that `save_pretrained` wrote, a Llama's GGUF file, a hub id, "demo:minilm", "demo:smollm2", or a loaded model: one of
+            transformers, or any torch module.
         tokenizer: transformers' own, or where to load it from; the model's own when absent. Needed for text only.
         dtype: "float32", "bfloat16", ...; as saved when absent.
         device: "cpu", "cuda", ...; the CPU when absent.
@@ -83,12 +87,27 @@ def _existing(source: str | Path) -> str:
     if str(source).strip() and path.is_dir():
         check_files(path)
         return str(path)
+    if path.is_file() and path.suffix == ".gguf":
+        return str(_from_gguf(path))
     if path.is_file():
         raise ArgumentError(f"source must be a directory, got the file {str(source)!r}. Pass the directory that holds it and config.json.")
     name = str(source)
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ArgumentError(f"source must exist, got {name!r}. Pass a directory, a hub id, demo:minilm or demo:smollm2.")
     return name
+
+
+def _from_gguf(path: Path) -> Path:
+    """The directory that a Llama stored as GGUF comes to, made once for each file.
+
+    Raises:
+        MissingPackage: the package that reads it is not installed.
+    """
+    from headwise.models import gguf
+
+    told = path.stat()
+    mark = hashlib.sha256(f"{path.resolve()} {told.st_size} {told.st_mtime_ns}".encode()).hexdigest()[:16]
+    return made_once(f"gguf-{path.stem}-{mark}", lambda folder: gguf.convert(path, folder))
 
 
 def _load(where: str, dtype: Any, trust_remote_code: bool) -> PreTrainedModel:
@@ -118,7 +137,25 @@ def _explained(where: str, error: Exception) -> str:
         return f"a model must not need code of its own, got {where!r}, which does. Read that code, then pass trust_remote_code=True."
     if not Path(where).is_dir() and isinstance(error, OSError):
         return f"source must be a directory or a model on the hub that can be reached, got {where!r}. Check the name; HF_HUB_OFFLINE=1 forbids the hub."
+    stated = _stated(where)
+    if "does not recognize this architecture" in str(error):
+        made = stated.get("transformers_version")
+        by = f"; it was saved by {made}" if made else ""
+        return (
+            f"a checkpoint must be of a family that transformers {transformers.__version__} knows, got {stated.get('model_type')!r} in {where!r}{by}. "
+            "Install a newer transformers 5, which headwise works with up to 6."
+        )
+    method = (stated.get("quantization_config") or {}).get("quant_method")
+    if method is not None and isinstance(error, ImportError | ModuleNotFoundError):
+        what = "a quantised checkpoint must find the library that reads it"
+        return f"{what}, got {where!r} of {method!r}: {said} Install that, or open an unquantised checkpoint."
     return f"a checkpoint must be one that transformers loads, got {where!r}: {said}"
+
+
+def _stated(where: str) -> dict[str, Any]:
+    """What config.json says; nothing of a model on the hub."""
+    path = Path(where) / "config.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _tokenizer(where: str, trust_remote_code: bool) -> Any:

@@ -183,12 +183,15 @@ def _softcap(module: nn.Module, call: Call, given: Any, query: Query, keys: int,
 
 
 def _sink(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
-    if given.numel() != query.shape[1]:
-        raise ModelError(
-            f"sinks of {type(module).__name__} must be one logit for each of {query.shape[1]} heads, got shape {list(given.shape)}. "
-            "Sinks that differ by row or batch are not honoured yet."
-        )
-    return replace(call, sink=given.detach().reshape(-1))
+    b, h, t, _ = query.shape
+    given = given.detach()
+    if given.numel() == h:
+        return replace(call, sink=given.reshape(-1))
+    if given.dim() != 4 or given.shape[3] != 1 or any(have not in (1, need) for have, need in zip(given.shape, (b, h, t), strict=False)):
+        raise ModelError(f"sinks of {type(module).__name__} must be a logit for each head, or each row [B, H, T, 1], got shape {list(given.shape)}.")
+    # softmax([s, c]) = softmax([s - c, 0]): a sink of each row's own is one of 0 beside scores that are lower by it
+    bias = -given.expand(-1, h, t, -1)
+    return replace(call, sink=given.new_zeros(h), bias=bias if call.bias is None else _summed(call.bias, bias))
 
 
 def _bias(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
@@ -199,13 +202,27 @@ def _bias(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int,
     mask, bias = taken_apart(given, _plane(module, "position_bias", given, query, keys))
     if isinstance(mask, Written) and call.mask is not None:
         mask = Both(mask, call.mask)
-    if bias is not None and isinstance(call.bias, Tensor):
-        bias = bias + call.bias
+    if bias is not None and call.bias is not None:
+        bias = _summed(call.bias, bias)
     return replace(call, mask=mask if mask is not None else call.mask, bias=bias if bias is not None else call.bias)
+
+
+def _summed(one: Tensor | Tiled, other: Tensor) -> Tensor | Tiled:
+    return one + other if isinstance(one, Tensor) else Sum(one, other)
 
 
 def _indices(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
     return replace(call, mask=Chosen(given, keys, call.mask))
+
+
+class Sum(Tiled):
+    """One bias and another."""
+
+    def __init__(self, one: Tiled, other: Tensor) -> None:
+        self.one, self.other = one, other
+
+    def tile(self, rows: slice, keys: slice) -> Tensor:
+        return self.one.tile(rows, keys) + tile_of(self.other, rows, keys)
 
 
 class Both(Rule):

@@ -67,8 +67,13 @@ class Opened:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A linear module that read as many numbers a token as the heads say."""
+    """A linear module that read as many numbers a token as the heads say.
 
+    Attributes:
+        calls: how many calls its frame had made until then.
+    """
+
+    calls: int
     module: str
     turn: int
     turn_in_frame: int
@@ -186,18 +191,29 @@ class Survey(Watch):
         turn = self.linear_uses.count(name)
         self.linear_uses.append(name)
         for frame in [*self.waiting, *(frame for frame in self.stack if frame.calls)]:
-            if read.shape[-1] != _width(frame):
+            self._close(frame)
+            if not frame.calls or read.shape[-1] != _width(frame):
                 continue
             words = words_in(read, [call.attended.output for call in frame.calls])
             if words is Words.EXACT or words is Words.SEQUENCE_FIRST:
                 frame.exact_readers.append(name)
             if frame.found is None or frame.found.words is Words.OTHER:
-                frame.found = Reading(name, turn, self.linear_uses[frame.start : -1].count(name), read, written, words)
+                frame.found = Reading(len(frame.calls), name, turn, self.linear_uses[frame.start : -1].count(name), read, written, words)
             if frame in self.waiting:
                 self.waiting.remove(frame)
                 self._settle(frame, inside=False)
 
+    def _close(self, frame: Frame) -> None:
+        """Settle the calls whose W_O has been found, where further calls came after it (ProphetNet: one for each stream)."""
+        found = frame.found
+        if found is not None and found.words is not Words.OTHER and found.calls < len(frame.calls):
+            later = frame.calls[found.calls :]
+            frame.calls = frame.calls[: found.calls]
+            self._settle(frame, inside=True)
+            frame.calls, frame.found, frame.exact_readers = later, None, []
+
     def _returned(self, frame: Frame) -> None:
+        self._close(frame)
         if frame.calls and frame.found is None:
             self.waiting.append(frame)
         elif frame.calls:

@@ -48,6 +48,10 @@ class Scene(Protocol):
         """The running modules, outermost first: qualified name and class name."""
         ...
 
+    def is_within_tokens(self, shape: tuple[int, ...]) -> bool:
+        """Whether a softmax of this shape mixes what stands beside each other at one token, such as its residual streams, and no tokens."""
+        ...
+
 
 @dataclass(frozen=True)
 class Softmax:
@@ -101,7 +105,8 @@ class Lookout(TorchDispatchMode):
     def _softmax(self, result: Tensor) -> None:
         found = Softmax(self.scene.where(), tuple(result.shape))
         self.softmaxes.append(found)
-        self.marks[result] = ("softmax", found)
+        if not self.scene.is_within_tokens(found.shape):
+            self.marks[result] = ("softmax", found)
 
     def _follow(self, name: str, tensors: list[Tensor], result: Any) -> Any:
         marked = [(x, *self.marks[x]) for x in tensors if x in self.marks]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from headwise.attention.attend import compute
 from headwise.attention.spec import Attended
@@ -116,6 +117,11 @@ class Watch:
     def where(self) -> tuple[tuple[str, str], ...]:
         return ()
 
+    def is_within_tokens(self, shape: tuple[int, ...]) -> bool:
+        """[B, T, n, n] beside ids of [B, T]: n things of each token. Where T = n too, it could be attention, and is taken for it."""
+        ids = next((x for name in ("input_ids", "inputs_embeds") if isinstance(x := self.inputs.get(name), Tensor) and x.dim() > 1), None)
+        return ids is not None and len(shape) == 4 and shape[:2] == ids.shape[:2] and shape[2] == shape[3] != shape[1]
+
     def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         """A product of weights with values: a call, if the layout has one here that fits."""
         site = self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
@@ -167,6 +173,11 @@ class Watch:
                 self.tell(index, None, None)
 
     def compute(self, asked: Asked) -> Attended:
+        """What the call comes to. No mode listens meanwhile: under one, torch never lets go of what it hands to a kernel by DLPack."""
+        with _disable_current_modes():
+            return self._computed(asked)
+
+    def _computed(self, asked: Asked) -> Attended:
         segments = self.wish.segments
         if segments is None or "segment" not in self.wish.statistics:
             return compute(asked.query, asked.key, asked.value, asked.call, self.wish.statistics)

@@ -34,9 +34,25 @@ def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
     seen = visible(call, query.shape[2], key.shape[2])
     if isinstance(seen.mask, Tensor | None) and isinstance(call.bias, Tensor | None):
         return _run(query, key, value, call, seen, seen.mask, call.bias, 0, 0, statistics)
-    parts = [_some_rows(query, key, value, call, seen, rows, statistics) for rows in row_blocks(query, query.shape[2], key.shape[2])]
-    found = {name: _joined(name, [part.statistics[name] for part in parts]) for name in statistics}
-    return Attended(torch.cat([part.output for part in parts], 2), torch.cat([part.lse for part in parts], 2), MappingProxyType(found))
+    output = torch.empty((*query.shape[:3], value.shape[3]), dtype=query.dtype)
+    lse, found = torch.empty(query.shape[:3], dtype=wide(query.dtype)), {}
+    for rows in row_blocks(query, query.shape[2], key.shape[2]):
+        part = _some_rows(query, key, value, call, seen, rows, statistics)
+        output[:, :, rows], lse[:, :, rows] = part.output, part.lse
+        for name, x in part.statistics.items():
+            _put(found, name, x, rows, query.shape[2])
+        del part  # kept, its small tensors would settle in the room of the plane, and the next plane would need new room: T x S in the end
+    return Attended(output, lse, MappingProxyType(found))
+
+
+def _put(found: dict[str, Tensor], name: str, part: Tensor, rows: slice, queries: int) -> None:
+    """Rows go to their place; what keys receive is summed."""
+    if name == "received":
+        found[name] = part + found[name] if name in found else part.clone()
+        return
+    if name not in found:
+        found[name] = part.new_empty((*part.shape[:2], queries, *part.shape[3:]))
+    found[name][:, :, rows] = part
 
 
 def row_blocks(query: Query, rows: int, keys: int, unit: int = 1) -> Iterator[slice]:
@@ -64,11 +80,6 @@ def _reach(seen: Visible) -> slice:
     if not bool(alive.any()):
         return slice(0, 0)
     return slice(int(seen.first.where(alive, seen.stop).min()), int(seen.stop.where(alive, 0).max()))
-
-
-def _joined(name: str, parts: list[Tensor]) -> Tensor:
-    """Rows one after another; what keys receive is summed."""
-    return torch.stack(parts).sum(0) if name == "received" else torch.cat(parts, 2)
 
 
 def _run(
