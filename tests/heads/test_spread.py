@@ -1,6 +1,7 @@
 """The same numbers from a cluster of two workers, one of which is killed on the way."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -19,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 def said():
     if find_spec("ray") is None:
         pytest.skip("ray is not installed")
-    run = subprocess.run([sys.executable, "-m", "tests.heads.on_a_cluster"], capture_output=True, text=True, cwd=ROOT, timeout=240)
+    patient = {**os.environ, "RAY_raylet_start_wait_time_s": "120"}
+    run = subprocess.run([sys.executable, "-m", "tests.heads.on_a_cluster"], capture_output=True, text=True, cwd=ROOT, timeout=400, env=patient)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
 

@@ -114,7 +114,8 @@ class Again:
             sites = [site for site in self.session.layout.sites if site.heads is None]
             if index >= len(sites) or sites[index].module != self.names[id(module)]:
                 raise LayoutChanged
-            self.tape.shapes.append((*asked.query.shape[:2], asked.key.shape[1], asked.query.shape[2], asked.key.shape[2]))
+            b, h, t, _ = asked.query.shape
+            self.tape.shapes.append((b, h, asked.key.shape[1], t, asked.key.shape[2]))
             self.tape.words.append(compute(asked.query, asked.key, asked.value, asked.call).output)
             return self.tape.words[-1]
         if index < self._start[1]:
@@ -194,8 +195,9 @@ class Again:
 
     def _to_vocabulary(self, x: Tensor) -> Tensor:
         if self._recording:
-            self.tape.head_in, self.tape.head_out = x, self._head_forward(x)
-            return self.tape.head_out
+            given = self._head_forward(x)
+            self.tape.head_in, self.tape.head_out = x, given
+            return given
         return x if self.is_chunked else self._head_forward(x)
 
     def _take_logits_apart(self) -> None:
@@ -245,7 +247,7 @@ def _unchanged(call: int, read: Tensor) -> Tensor:
     return read
 
 
-def head_of(model: nn.Module) -> nn.Module | None:
+def head_of(model: nn.Module) -> nn.Linear | None:
     """The map to the vocabulary."""
     try:
         found = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None  # pyright: ignore[reportCallIssue]

@@ -67,8 +67,8 @@ def readout(again: Again) -> Readout:
     _check_stream(again)
     x = read.float()
     scale, gain, shift, centred = _taken_apart(norm, x, given.float())
-    weight, bias = again.head.weight.detach(), again.head.bias  # pyright: ignore[reportAttributeAccessIssue]
-    return Readout(x, scale, gain, shift, centred, weight.float(), None if bias is None else bias.detach().float())
+    bias = again.head.bias
+    return Readout(x, scale, gain, shift, centred, again.head.weight.detach().float(), bias.detach().float() if isinstance(bias, Tensor) else None)
 
 
 def direct_effects(passage: Passage, read: Readout, place: Place, tokens: Int[Tensor, "B T"], said: Tensor | None = None) -> Float[Tensor, "B T H"]:

@@ -79,7 +79,7 @@ Loss = CrossEntropy | Divergence | Cosine
 
 def rows_at_once(again: Again) -> int:
     """Rows of logits that are held at once."""
-    width = again.head.weight.shape[0] if again.is_chunked and again.head is not None else 1
+    width = again.head.out_features if again.is_chunked and again.head is not None else 1
     return max(1, CELLS // width)
 
 

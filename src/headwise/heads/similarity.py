@@ -138,7 +138,7 @@ class _Writes:
     """The spaces along which heads write: the second moments of their writes, gathered text by text."""
 
     def __init__(self) -> None:
-        self.moments: list[Tensor] | None = None
+        self.moments: list[Tensor] = []
         self.blocks: list[Tensor] = []
 
     def see(self, passage: Passage) -> None:
@@ -147,7 +147,7 @@ class _Writes:
         moments = [torch.einsum("nhe,nhf->hef", read, read) for read in reads]
         modules = [session.module(session.layout.sites[place.index].output.module) for place in passage.places]
         self.blocks = [blocks_of(module, place.heads).double() for module, place in zip(modules, passage.places, strict=True)]
-        self.moments = moments if self.moments is None else [old + new for old, new in zip(self.moments, moments, strict=True)]
+        self.moments = [old + new for old, new in zip(self.moments, moments, strict=True)] if self.moments else moments
 
     def result(self) -> Float[Tensor, "N N"]:
         """tr(C_a C_b) / (|C_a| |C_b|), C the second moments of what a head writes: 1 for the same directions in the same measure, 0 for none in common."""
@@ -176,7 +176,7 @@ def clusters(similarity: Float[Tensor, "N N"], near: float) -> Int[Tensor, " N"]
         [0, 1, 0]
     """
     alike = similarity.numpy().astype(float).copy()
-    groups: list[list[int] | None] = [[i] for i in range(len(alike))]
+    groups = [[i] for i in range(len(alike))]  # an empty one has been joined to another
     np.fill_diagonal(alike, -np.inf)
     while True:
         a, b = divmod(int(alike.argmax()), len(alike))
@@ -186,8 +186,8 @@ def clusters(similarity: Float[Tensor, "N N"], near: float) -> Int[Tensor, " N"]
         merged = (alike[a] * len(one) + alike[b] * len(other)) / (len(one) + len(other))
         alike[a], alike[:, a] = merged, merged
         alike[b], alike[:, b], alike[a, a] = -np.inf, -np.inf, -np.inf
-        groups[a], groups[b] = [*one, *other], None
-    return _numbered([group for group in groups if group is not None], len(alike))
+        groups[a], groups[b] = [*one, *other], []
+    return _numbered([group for group in groups if group], len(alike))
 
 
 def _numbered(groups: Sequence[Sequence[int]], count: int) -> Int[Tensor, " N"]:

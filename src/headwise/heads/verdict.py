@@ -83,7 +83,7 @@ def _best_rule(evidence: Evidence, chosen: Int[Tensor, " m"], best: tuple[int, i
 
 
 def _rule(evidence: Evidence, name: str) -> Tensor:
-    return evidence.rival if name == RIVAL else evidence.guesses[name]  # pyright: ignore[reportReturnType]
+    return evidence.rival if name == RIVAL and evidence.rival is not None else evidence.guesses[name]
 
 
 def _hardest(evidence: Evidence, name: str) -> Float[Tensor, "n L H"]:
