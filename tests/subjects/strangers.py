@@ -245,3 +245,29 @@ class Grouped(nn.Module):
         q, k, v = self.q_proj(x), self.k_proj(looked_at), self.v_proj(looked_at)
         q, k, v = (part.unflatten(-1, (-1, 4)).transpose(1, 2) for part in (q, k, v))
         return self.o_proj(right(q, k, v, mask=attention_mask).transpose(1, 2).flatten(2))
+
+
+def hangs_at_once(query, key, value):
+    """On whatever is asked."""
+    time.sleep(3600)
+
+
+def hangs_without_keys(query, key, value, *, causal=False):
+    """Only where there is nothing to look at, which is asked before any law."""
+    while not key.shape[2]:
+        time.sleep(0.01)
+    return right(query, key, value, causal=causal)
+
+
+def dies_under_a_mask(query, key, value, *, mask=None):
+    """Whenever there is one."""
+    if mask is not None:
+        import os
+
+        os.abort()
+    return right(query, key, value)
+
+
+def exits(query, key, value):
+    """As if the shell were done."""
+    raise SystemExit(3)

@@ -104,6 +104,29 @@ def test_a_call_that_dies_is_reported_and_the_rest_goes_on(plain):
     assert report.held
 
 
+@pytest.mark.parametrize(
+    ("subject", "manner", "why", "held"),
+    [
+        (strangers.hangs_at_once, "hangs", "No answer came within 5 s.", False),
+        (strangers.hangs_without_keys, "hangs", "No answer came within 5 s.", True),
+        (strangers.dies_under_a_mask, "dies", "The process ended with signal 6 during the call.", True),
+    ],
+)
+def test_who_hangs_or_dies_at_the_first_questions_is_reported_and_the_rest_goes_on(plain, subject, manner, why, held):
+    report = check(subject, timeout=5.0)
+    (failure,) = [failure for failure in report.failures if failure.law == manner]
+    assert failure.finding.why == why
+    assert failure.finding.problem is not None
+    assert not report.passed
+    assert bool(report.held) is held
+
+
+def test_who_leaves_the_process_at_its_import_is_refused(plain):
+    said = r"subject must be found within 120 s, got 'tests\.subjects\.leaving:attend', at whose import the process dies\. The process ended with exit code 3"
+    with pytest.raises(hw.HeadwiseError, match=said):
+        check("tests.subjects.leaving:attend", timeout=20.0)
+
+
 def test_conventions_are_probed_and_no_failure(plain):
     found = {stated.name: (stated.value, stated.known) for stated in check(strangers.tokens_first).conventions}
     assert found["layout"] == ("B T H D", "probed")

@@ -1,18 +1,21 @@
 """`headwise attack`: lies told about attention, and who catches them."""
 
+from itertools import count
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from headwise.cli.command import Command, Json
-from headwise.cli.output import print_json, show, waiting
+from headwise.cli.output import counting, print_json, show, waiting
 from headwise.errors import ArgumentError
 
 
 def attack(
     name: Annotated[str | None, typer.Argument(metavar="ATTACK", help="One attack by name; an unknown one lists all.")] = None,
     heads: Annotated[int | None, typer.Option(help="Heads of the 3 × 4 example: 1, 2 or 4; only the example is shown then. Default: `2`.")] = None,
+    moves: Annotated[bool, typer.Option("--moves", help="Only the five moves of the example: a second.")] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Only the kill matrix.")] = False,
     json: Json = False,
 ) -> int:
     """Attack multi-head attention, and see which invariant catches the lie.
@@ -22,11 +25,16 @@ def attack(
     """
     from headwise.proof.five_moves import attacks
 
-    if name in attacks() or (name is None and heads is not None):
+    if moves and matrix:
+        raise ArgumentError("moves and matrix must not be given together, got both. Leave both out to see the one and then the other.")
+    of_example = name in attacks() or (name is None and (heads is not None or moves))
+    if of_example and not matrix:
         return _moves(name or "tie_heads", 2 if heads is None else heads, json)
     if heads is not None:
         raise ArgumentError(f"heads must be left out for {name!r}, got {heads}. Only attacks on the example have heads: {', '.join(attacks())}.")
-    code = 0 if json or name is not None else _moves("tie_heads", 2, json)
+    if moves:
+        raise ArgumentError(f"moves must come with an attack on the example, got {name!r}. Choose one of {', '.join(attacks())}.")
+    code = 0 if json or matrix or name is not None else _moves("tie_heads", 2, json)
     return max(code, _matrix(name, json))
 
 
@@ -53,11 +61,16 @@ def _moves(name: str, heads: int, json: bool) -> int:
 def _matrix(name: str | None, json: bool) -> int:
     """Every attack against every invariant, or one."""
     from headwise.proof.kill_matrix import attack as against_all
-    from headwise.proof.kill_matrix import everything
+    from headwise.proof.kill_matrix import every_attack, everything
     from headwise.show.kills import matrix_lines, row_lines
 
-    with waiting("every attack against every invariant" if name is None else f"{name} against every invariant"):
-        matrix = everything() if name is None else against_all([name])
+    if name is None:
+        done, total = count(1), len(every_attack()) + 1
+        with counting("attacks told") as bar:
+            matrix = everything(lambda attack: bar(attack, next(done), total))
+    else:
+        with waiting(f"{name} against every invariant"):
+            matrix = against_all([name])
     if json:
         print_json(matrix.as_dict())
     elif name is None:
@@ -71,6 +84,7 @@ ENTRY = Command(
     attack,
     examples={
         "headwise attack": "every head made to read head 0's slice: M5 falls; then every attack against every invariant",
+        "headwise attack --moves": "the five moves alone",
         "headwise attack tie_heads --heads 4": "the five moves of the example with four heads, before and after",
         "headwise attack --heads 1 --json": "with one head there is nothing to tie",
         "headwise attack cap_comes_after_the_mask": "who catches one lie, and what each saw first",

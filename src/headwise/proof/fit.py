@@ -22,8 +22,9 @@ def pooled(make: Callable[[Level], Iterable[Problem | LayerProblem]]) -> Callabl
     @lru_cache(maxsize=64)
     def cut(kind: type, honours: frozenset[str], dtype: torch.dtype, device: torch.device, level: Level) -> tuple:
         found: dict[Hashable, Problem | LayerProblem] = {}
-        for problem in make(level):
-            fit = _cut(problem, honours, dtype, device) if isinstance(problem, kind) else None
+        for n, problem in enumerate(make(level)):
+            known = _few(honours, n) if type(problem) is Problem else honours  # what was worked out by hand stays as it is
+            fit = _cut(problem, known, dtype, device) if isinstance(problem, kind) else None
             if fit is not None:
                 found.setdefault(_kind(fit) if len(fit.options) < len(problem.options) else id(fit), fit)
         return tuple(found.values())
@@ -33,6 +34,11 @@ def pooled(make: Callable[[Level], Iterable[Problem | LayerProblem]]) -> Callabl
         return cut(Problem if subject.level == "call" else LayerProblem, subject.honours, subject.dtypes[0], subject.device, level)
 
     return problems
+
+
+def _few(honours: frozenset[str], n: int) -> frozenset[str]:
+    """Every second problem has values as wide as keys, and every fourth a key head for each query head too: fused kernels take no other."""
+    return honours - (frozenset({"value_width", "groups"}) if n % 4 == 3 else frozenset({"value_width"}) if n % 2 else frozenset())
 
 
 @lru_cache(maxsize=4096)

@@ -77,3 +77,12 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 def noise_like(x: Tensor, seed: int = 0) -> Tensor:
     """Fresh numbers of the shape, dtype and device of `x`."""
     return normal(*x.shape, seed=seed).to(x)
+
+
+def declared(subject: Any, problem: Problem | LayerProblem) -> Bool[Tensor, "B H T"]:
+    """Rows of which it is known what they give. Where a dead row is the mean that a finite fill leaves, a -inf of the caller's own may make it NaN."""
+    live = alive(subject, problem)
+    if subject.conventions.dead_row != "mean" or problem.bias is None:
+        return torch.ones_like(live)
+    filled = (problem.bias == -torch.inf).broadcast_to(problem.shape).any(-1).cpu()
+    return live | ~filled

@@ -6,7 +6,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import lru_cache
 from multiprocessing import get_context
 from typing import Any
 
@@ -118,7 +117,7 @@ def attack(names: Iterable[str] | None = None, processes: int = 1, told: Callabl
         >>> matrix.complete, matrix.rows[0].caught
         (True, {'nan_stays_in_its_row': 'A NaN in a query was swallowed: its row should be NaN.'})
     """
-    known = {name: entry for name, entry in entries("headwise.proof.attacks").items() if isinstance(entry, Attack | Lie)}
+    known = every_attack()
     wanted = [*known, HONEST] if names is None else list(names)
     for name in wanted:
         if name not in known and name != HONEST:
@@ -128,10 +127,23 @@ def attack(names: Iterable[str] | None = None, processes: int = 1, told: Callabl
     return KillMatrix({**{name: entry.code for name, entry in invariants().items()}, **{name: law.code for name, law in laws().items()}}, tuple(rows))
 
 
-@lru_cache(maxsize=1)
-def everything() -> KillMatrix:
-    """The whole matrix on two processors, once: a command and a page may both ask for it."""
-    return attack(processes=min(2, cores()))
+def every_attack() -> Mapping[str, Attack | Lie]:
+    """All of them by name, those on the example among them."""
+    return {name: entry for name, entry in entries("headwise.proof.attacks").items() if isinstance(entry, Attack | Lie)}
+
+
+_known: list[KillMatrix] = []
+
+
+def everything(told: Callable[[str], object] = lambda name: None) -> KillMatrix:
+    """The whole matrix on two processors, once: a command and a page may both ask for it.
+
+    Args:
+        told: as for `attack`; not called where the matrix is known already.
+    """
+    if not _known:
+        _known.append(attack(processes=min(2, cores()), told=told))
+    return _known[0]
 
 
 def cores() -> int:

@@ -11,9 +11,11 @@ from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused
 from headwise.subjects.definition import DEFINITION
-from headwise.subjects.find import find
 from headwise.subjects.laws import law, laws
-from headwise.subjects.watch import Misbehaved, Watched
+from headwise.subjects.remote import distant
+from headwise.subjects.watch import MANNERS, Misbehaved, Watched
+
+LIMIT = 30.0  # seconds that a call may take where it is known to hang or die
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,24 +47,29 @@ class Case:
             >>> import headwise as hw
             >>> hw.cases()[0].holds(hw.attend)
         """
-        entry = self._law()
-        for found in find(subject, arguments):
-            watched = Watched(found.subject)
-            if watched.level not in entry.levels or not entry.needs <= watched.honours or (watched.level == "layer") != isinstance(self.problem, LayerProblem):
-                continue
-            try:
-                finding = entry.judge(watched, self.problem)
-            except Refused:
-                continue
-            except Misbehaved as odd:
-                raise AssertionError(str(odd)) from None
-            if finding is not None:
-                raise AssertionError(
-                    f"{entry.statement} {finding.why} got {_at(finding.got, finding.where)}, right {_at(finding.right, finding.where)} at {finding.where}"
-                )
+        entry, limit = self._law(), LIMIT if self.law in ("hangs", "dies") and isinstance(subject, str) else None
+        near = {"arguments": arguments, "declared": {}, "dtype": None, "device": None}
+        with distant(subject, limit, near) as founds:
+            for found in founds:
+                self._judge(found.subject, entry)
+
+    def _judge(self, subject: Any, entry: Law) -> None:
+        watched = Watched(subject)
+        if watched.level not in entry.levels or not entry.needs <= watched.honours or (watched.level == "layer") != isinstance(self.problem, LayerProblem):
+            return
+        try:
+            finding = entry.judge(watched, self.problem)
+        except Refused:
+            return
+        except Misbehaved as odd:
+            raise AssertionError(str(odd)) from None
+        finding = finding or watched.noted.get(self.law)
+        if finding is not None:
+            sides = f" got {_at(finding.got, finding.where)}, right {_at(finding.right, finding.where)} at {finding.where}"
+            raise AssertionError(f"{entry.statement} {finding.why}{'' if finding.got is None else sides}")
 
     def _law(self) -> Law:
-        return DEFINITION if self.law == "definition" else law(self.law)
+        return DEFINITION if self.law == "definition" or self.law in MANNERS else law(self.law)
 
 
 def cases(level: Level = "quick") -> list[Case]:

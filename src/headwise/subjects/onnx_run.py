@@ -25,8 +25,16 @@ def run(operator: str, domain: str, opset: int, inputs: Sequence[Tensor | None],
     try:
         session = _session(operator, domain, opset, tuple(named), kinds, tuple(sorted(attributes.items())), tuple(outputs))
     except Exception as error:
-        raise Refused(f"{operator}: {str(error).strip().splitlines()[0].rpartition('was false. ')[2][-160:]}") from error
-    return torch.from_numpy(session.run(["output"], fed)[0])
+        raise Refused(f"{operator}: {_words(error)}") from error
+    try:
+        return torch.from_numpy(session.run(["output"], fed)[0])
+    except Exception as error:
+        raise RuntimeError(_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    """What ONNX Runtime says, without the place in its source."""
+    return str(error).strip().splitlines()[0].rpartition("Status Message: ")[2].rpartition("was false. ")[2][:160]
 
 
 @lru_cache(maxsize=256)
@@ -68,12 +76,12 @@ def apart(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def plane(problem: Problem) -> Tensor | None:
+def plane(problem: Problem, hidden: float = -torch.inf) -> Tensor | None:
     """A mask and a bias as one plane that is added; None where there is neither."""
     if problem.mask is None:
         return problem.bias
     zero = problem.query.new_zeros(()) if problem.bias is None else problem.bias
-    return torch.where(problem.mask, zero, -torch.inf)
+    return torch.where(problem.mask, zero, hidden)
 
 
 def full(x: Tensor) -> Tensor:

@@ -181,8 +181,16 @@ def _close(got: Tensor, right: Tensor) -> Tensor:
     return torch.isclose(got.detach().cpu().double(), right, rtol=CLOSE, atol=CLOSE, equal_nan=True)
 
 
+gates: list[Callable[[Problem, How], None]] = []  # each is told of a probe before it is made, and may refuse it
+
+
 def asked(subject: Subject, problem: Problem, how: How = PLAINLY) -> Answer | Exception:
     """What the subject answers, or how it refuses. Whatever it raises is an answer to a probe."""
+    try:
+        for gate in gates:
+            gate(problem, how)
+    except Refused as refusal:
+        return refusal
     with said(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal
 
@@ -18,7 +18,7 @@ import torch
 
 from headwise.errors import ArgumentError, HeadwiseError
 from headwise.proof.answer import PLAINLY, Answer, How
-from headwise.proof.conventions import Conventions
+from headwise.proof.conventions import OURS, Conventions
 from headwise.proof.finding import Finding
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
@@ -26,9 +26,10 @@ from headwise.proof.subject import Refused
 from headwise.subjects.call import Spelling
 from headwise.subjects.find import find
 from headwise.subjects.function import Found
+from headwise.subjects.probing import gates
 from headwise.subjects.watch import Misbehaved, Watched
 
-STARTING = 120.0  # seconds for the imports of the process and for the probes
+STARTING = 120.0  # seconds for the imports of the process
 PATIENCE_WITH_HANGING = 3  # calls of one kind that may hang or die before the kind is left alone
 
 
@@ -44,6 +45,24 @@ class Card:
     device: torch.device
     paths: tuple[str, ...]
     spells: bool
+
+
+NOBODY: tuple[Card, tuple, Mapping[str, str]] = (  # who hangs or dies whatever is asked
+    Card("nobody", "call", frozenset(), OURS, (torch.float32,), torch.device("cpu"), (), False),
+    (),
+    {"everything": "it hangs or dies on the plainest problem"},
+)
+
+Kind = tuple[frozenset[str], bool, bool, bool, bool, bool]
+
+
+def kind_of(problem: Problem | LayerProblem, how: How) -> Kind:
+    """What probes have in common that hang or die alike: the words that are used, and how."""
+    grouped = isinstance(problem, Problem) and problem.query.shape[1] != problem.key.shape[1]
+    return frozenset(problem.options), how.weights, how.training, how.grad or how.upstream is not None, grouped, 0 in problem.shape
+
+
+PLAINEST: Kind = (frozenset(), False, False, False, False, False)
 
 
 @dataclass(eq=False)
@@ -68,6 +87,8 @@ class Remote:
             Refused: the subject refuses, or calls of this kind have hung before.
             Misbehaved: it raises, hangs or dies.
         """
+        if self.card is NOBODY[0]:
+            raise Refused("it hangs or dies on the plainest problem.")
         options = frozenset(problem.options)
         if any(kind <= options and times >= PATIENCE_WITH_HANGING for kind, times in self.hung.items()):
             raise Refused("calls of this kind hang or die.")
@@ -106,9 +127,44 @@ class Process:
         self.subject, self.near, self.timeout = subject, dict(near), timeout
         self.running: subprocess.Popen | None = None
         self.cards: list[tuple[Card, tuple, Mapping[str, str]]] = []
+        self.probe: tuple[Any, How] | None = None
+        self.avoided: set[Kind] = set()
+        self.noted: dict[str, Finding] = {}
 
     def start(self) -> None:
-        """Spawn it, and have it find its subjects."""
+        """Spawn it, and have it find its subjects. Probes on which it hangs or dies are left out the next time.
+
+        Raises:
+            Misbehaved: it does so on the plainest of all, too.
+        """
+        while True:
+            self._spawn()
+            try:
+                self.cards = self._found()
+                return
+            except Misbehaved as odd:
+                if self.probe is None:
+                    raise
+                problem, how = self.probe
+                self.noted.setdefault(odd.manner, Finding("wrong", problem, str(odd), how=how, invariant=odd.manner))
+                kind = kind_of(problem, how)
+                if kind == PLAINEST or kind in self.avoided:
+                    raise
+                self.avoided.add(kind)
+
+    def _found(self) -> list[tuple[Card, tuple, Mapping[str, str]]]:
+        """What the process says of its subjects, after telling of every probe that it makes."""
+        self.probe = None
+        kind, result = self._exchange((self.subject, self.near, torch.get_num_threads(), self.avoided), max(STARTING, self.timeout))
+        while kind == "probe":
+            self.probe = result
+            kind, result = self._hear(self.timeout)
+        self.probe = None
+        if kind == "error":
+            raise result
+        return result
+
+    def _spawn(self) -> None:
         there, to_child = os.pipe()
         from_child, here = os.pipe()
         command = [sys.executable, "-m", "headwise.subjects.remote", str(there), str(here)]
@@ -118,10 +174,6 @@ class Process:
         os.close(there)
         os.close(here)
         self.writing, self.reading = os.fdopen(to_child, "wb"), os.fdopen(from_child, "rb")
-        kind, result = self._exchange((self.subject, self.near, torch.get_num_threads()), max(STARTING, self.timeout))
-        if kind == "error":
-            raise result
-        self.cards = result
 
     def ask(self, message: Any) -> Any:
         """Send a message and wait for the answer.
@@ -134,13 +186,17 @@ class Process:
         return self._exchange(message, self.timeout)
 
     def _exchange(self, message: Any, seconds: float) -> Any:
-        try:
+        with suppress(BrokenPipeError):  # whoever is gone is found out by listening
             send(self.writing, message)
+        return self._hear(seconds)
+
+    def _hear(self, seconds: float) -> Any:
+        try:
             return receive(self.reading, seconds)
         except TimeoutError:
             self.end()
             raise Misbehaved("hangs", f"No answer came within {seconds:g} s.") from None
-        except (EOFError, BrokenPipeError):
+        except EOFError:
             code = self.running.wait() if self.running else 0
             self.end()
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -167,8 +223,12 @@ def distant(subject: Any, timeout: float | None, near: Mapping[str, Any]) -> Ite
         try:
             process.start()
         except Misbehaved as odd:
-            raise ArgumentError(f"subject must answer the first small problems, got one of {subject!r} that {odd.manner}. {odd}") from None
-        yield tuple(Found(Remote(card, n, process), stated, lacks) for n, (card, stated, lacks) in enumerate(process.cards))
+            if not process.noted:
+                raise ArgumentError(f"subject must be found within {STARTING:g} s, got {subject!r}, at whose import the process {odd.manner}. {odd}") from None
+            process.cards = [NOBODY]
+        founds = tuple(Found(Remote(card, n, process), stated, lacks) for n, (card, stated, lacks) in enumerate(process.cards))
+        founds[0].subject.noted.update(process.noted)
+        yield founds
     finally:
         process.end()
 
@@ -230,13 +290,21 @@ def serve(reading: BinaryIO, writing: BinaryIO) -> None:
     with tempfile.TemporaryFile() as words:
         for output in (1, 2):
             os.dup2(words.fileno(), output)
-        subject, near, threads = receive(reading)
+        subject, near, threads, avoided = receive(reading)
         torch.set_num_threads(threads)
+
+        def gate(problem: Any, how: How) -> None:
+            if kind_of(problem, how) in avoided:
+                raise Refused("it hangs or dies.")
+            send(writing, ("probe", (problem, how)))
+
+        gates.append(gate)
         try:
             founds = find(subject, **near)
         except HeadwiseError as error:
             send(writing, ("error", error))
             return
+        gates.remove(gate)
         watched = [Watched(found.subject) for found in founds]
         send(writing, ("found", [(_card(found), found.conventions, dict(found.not_tested)) for found in founds]))
         while True:

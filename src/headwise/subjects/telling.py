@@ -139,26 +139,38 @@ def written_short(value: object) -> str:
 
 
 def to_junit(report: Report) -> str:
-    """A test suite with a case for every law; conventions and what was not tested as properties and skips."""
-    failures = {failure.law: failure for failure in report.findings}
-    fallen = {failure.law: failure for failure in report.failures}
-    names = [*report.held, *(law for law in failures if law not in report.held)]
-    counts = {"tests": len(names) + len(report.not_tested), "failures": len(fallen), "errors": 0, "skipped": len(report.not_tested)}
+    """A test suite: a case for every law and every further failure of one; conventions as properties, what was not tested as skipped."""
+    told = [*((name, "", "", "") for name in report.held), *_fallen(report)]
+    failures = sum(bool(kind) for _, kind, _, _ in told)
+    counts = {"tests": len(told) + len(report.not_tested), "failures": failures, "errors": 0, "skipped": len(report.not_tested)}
     suite = ElementTree.Element("testsuite", {name: str(count) for name, count in counts.items()}, name=report.subject, time=f"{report.seconds:.3f}")
     properties = ElementTree.SubElement(suite, "properties")
     for stated in report.conventions:
-        ElementTree.SubElement(properties, "property", name=f"convention.{stated.name}", value=str(stated.value))
-    for name in names:
+        ElementTree.SubElement(properties, "property", name=f"convention.{stated.name}{in_view(stated)}", value=str(stated.value))
+    for name, kind, message, text in told:
         case = ElementTree.SubElement(suite, "testcase", classname=report.subject, name=name)
-        if name in fallen:
-            failure = fallen[name]
-            told = ElementTree.SubElement(case, "failure", type=failure.severity, message=failure.statement)
-            told.text = _legal("\n".join(_failure(1, failure)))
+        if kind:
+            ElementTree.SubElement(case, "failure", type=kind, message=message).text = _legal(text)
     for name, why in report.not_tested.items():
         case = ElementTree.SubElement(suite, "testcase", classname=report.subject, name=name)
         ElementTree.SubElement(case, "skipped", message=why)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _fallen(report: Report) -> Iterator[tuple[str, str, str, str]]:
+    """Name, kind, message and text of every case that is no law that holds; the kind is "" where it is no failure."""
+    names: set[str] = set()
+    for failure in report.findings:
+        name = next(name for n in range(1, len(report.findings) + 2) if (name := failure.law if n == 1 else f"{failure.law} {n}") not in names)
+        names.add(name)
+        kind = "" if failure.severity == "convention" else failure.severity
+        yield name, kind, failure.statement, "\n".join(_failure(1, failure))
+    for failure in report.failures:
+        for law in failure.also:
+            if law not in names:
+                names.add(law)
+                yield law, failure.severity, f"It falls with {failure.law}.", failure.finding.why
 
 
 def _legal(text: str) -> str:

@@ -23,7 +23,7 @@ from headwise.proof.problem import Problem
 from headwise.proof.subject import ABILITIES, Refused
 from headwise.subjects.call import CallSubject
 
-SMALL = {"vocab_size": 5, "num_hidden_layers": 1, "intermediate_size": 4, "max_position_embeddings": 256}
+SMALL = {"vocab_size": 5, "num_hidden_layers": 1, "intermediate_size": 16, "max_position_embeddings": 256}
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Kind:
     """One family of models.
 
     Attributes:
-        words: options that it knows beside causal, mask, bias and scale.
+        words: options that it knows beside causal, mask, scale and dropout.
         layer: where the attention is.
         config: further settings, by the problem.
         names: of the projections q, k, v inside, and of the output map of the layer.
@@ -115,13 +115,13 @@ class Still(nn.Module):
         return torch.ones_like(cos), torch.zeros_like(sin)
 
 
-def inside(implementation: str, models: Mapping[str, Conventions], weights: bool, model: str | None = None) -> tuple[CallSubject, ...]:
+def inside(implementation: str, models: Mapping[str, Conventions], lacks: frozenset[str] = frozenset(), model: str | None = None) -> tuple[CallSubject, ...]:
     """A subject for each tiny model, set to one attention implementation.
 
     Args:
         implementation: as transformers has it registered.
         models: by family, what the attention means in it.
-        weights: it gives weights back.
+        lacks: what it says that it cannot do.
         model: only this one.
 
     Raises:
@@ -130,13 +130,13 @@ def inside(implementation: str, models: Mapping[str, Conventions], weights: bool
     if model not in (None, *models):
         raise ArgumentError(f"model must be one of {', '.join(models)}, got {model!r}. Choose one of them, or leave it out for all.")
     chosen = models if model is None else {model: models[model]}
-    return tuple(_subject(implementation, name, conventions, weights) for name, conventions in chosen.items())
+    return tuple(_subject(implementation, name, conventions, lacks) for name, conventions in chosen.items())
 
 
-def _subject(implementation: str, name: str, conventions: Conventions, weights: bool) -> CallSubject:
+def _subject(implementation: str, name: str, conventions: Conventions, lacks: frozenset[str]) -> CallSubject:
     kind = KINDS[name]
-    known = {"causal", "mask", "bias", "scale", "dropout", *kind.words, *ABILITIES} - {"lse", "empty", "offset_by_row", "value_width"}
-    honours = frozenset(known - (set() if weights else {"weights"}) - (set() if kind.grouped else {"groups"}))
+    known = {"causal", "mask", "scale", "dropout", *kind.words, *ABILITIES} - {"lse", "empty", "offset_by_row", "value_width"} - lacks
+    honours = frozenset(known if kind.grouped else known - {"groups"})
     return CallSubject(f"{implementation} in {name}", partial(compute, implementation, name), honours, conventions)
 
 
@@ -176,7 +176,7 @@ def _past(problem: Problem, name: str) -> int:
         raise Refused("self-attention has a query for every key, but for those of a cache.")
     if isinstance(problem.window, tuple) or (problem.window is not None and not problem.causal):
         raise Refused("windows are of causal models, and lie behind the query.")
-    if past and problem.window is not None and (_plane(problem) is not None or problem.window < 2):
+    if past and problem.window is not None and (_square(problem) or problem.window < 2):
         raise Refused("a cache that keeps a window has no room for a mask of the caller's.")
     return past
 
@@ -200,14 +200,15 @@ def _made(
     from transformers import AutoConfig, AutoModel
 
     kind, changes = KINDS[name], {word: json.loads(value) for word, value in settings}
-    sizes = {"hidden_size": heads * width, "num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": width}
+    wide = heads * (width if name == "bert" else 16)  # experts multiply by blocks of 16 bytes
+    sizes = {"hidden_size": wide, "num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": width}
     config = AutoConfig.for_model(name, **{**SMALL, **sizes, **changes})
     model: nn.Module = AutoModel.from_config(config, attn_implementation=implementation, dtype=dtype)
     attention = model.get_submodule(kind.layer)
     for projection in kind.names[:3]:
         setattr(attention, projection, Says())
     holder, _, last = kind.names[3].rpartition(".")
-    output = Hears(heads * width)
+    output = Hears(wide)
     setattr(model.get_submodule(holder), last, output)
     if hasattr(model, "rotary_emb"):
         model.rotary_emb = Still(model.rotary_emb)
@@ -216,21 +217,18 @@ def _made(
 
 def _mask(implementation: str, problem: Problem, past: int) -> Tensor | None:
     """Which tokens of each text are padding, where a mask says no more; else all that hides, as the implementation takes it."""
-    if _plane(problem) is None:
+    if not _square(problem):
         return None if problem.mask is None else problem.mask[:, 0, 0].expand(len(problem.query), -1).long()
     visible = torch.from_numpy(seen(problem, Conventions()))
-    if problem.bias is None and implementation != "eager":
+    if implementation != "eager":
         return visible
-    bias = problem.query.new_zeros(()) if problem.bias is None else problem.bias
-    return torch.where(visible, bias, torch.finfo(problem.query.dtype).min if implementation == "eager" else -torch.inf)
+    return torch.where(visible, 0.0, torch.finfo(problem.query.dtype).min).to(problem.query.dtype)
 
 
-def _plane(problem: Problem) -> Tensor | None:
-    """What says more than which tokens are padding."""
-    if problem.bias is not None:
-        return problem.bias
+def _square(problem: Problem) -> bool:
+    """Whether the mask says more than which tokens are padding."""
     mask = problem.mask
-    return None if mask is None or (mask.dim() == 4 and mask.shape[1] == mask.shape[2] == 1) else mask
+    return mask is not None and not (mask.dim() == 4 and mask.shape[1] == mask.shape[2] == 1)
 
 
 def _cache(config: Any, key: Tensor, value: Tensor) -> Any:

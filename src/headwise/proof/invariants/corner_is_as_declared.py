@@ -37,6 +37,8 @@ def problems(level: Level):
     yield from (problem(1, 1, 1, 1, 5, causal=True, seed=97), problem(1, 2, 1, 2, 5, 5, 5, causal=True, seed=98), sizes()["more queries than keys"])
     yield from (problem(1, 1, 1, 5, 2, 2, 2, causal=True, seed=99), witnesses()["causal"], witnesses()["window without mask"])
     yield from (problem(causal=True, query_offset=0, seed=100), problem(causal=True, query_offset=1, seed=101))
+    yield from (problem(causal=True, query_offset=-1, seed=135), problem(queries=1, causal=True, query_offset=1, seed=136))
+    yield from (problem(causal=True, window=2, query_offset=1, seed=137), problem(causal=True, query_offset=4, seed=138))
     yield from layer_settings(level)
 
 

@@ -5,7 +5,7 @@ import torch
 from headwise.proof.answer import PLAINLY, How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, differ, normal, room, rows, wrong
+from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, normal, room, rows, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layer, lengths, problem, sizes, witnesses
@@ -17,15 +17,18 @@ def judge(subject, problem) -> Finding | None:
     live = alive(subject, problem)
     if bool(live.all()):
         return None
-    declared = SAID[subject.conventions.dead_row]
+    said, known = SAID[subject.conventions.dead_row], declared(subject, problem)
     right, allow = problem.right(subject.conventions), room(subject, problem)
     for how in _hows(subject):
         found = ask(subject, problem, how)
         here = rows(live, problem)
+        gone = ~here & rows(known, problem)
         gap = differ(problem, found.output, right.output, allow.output, "A row that sees keys is harmed by one that sees none.", how, here)
-        gap = gap or differ(problem, found.output, right.output, allow.output, f"A row that sees no key should give {declared}.", how, ~here)
+        gap = gap or differ(problem, found.output, right.output, allow.output, f"A row that sees no key should give {said}.", how, gone)
         if gap is None and how.weights and found.weights.dim() == 4:
-            gap = differ(problem, found.weights, right.weights, allow.weights, f"A row that sees no key should give {declared}, and so its weights.", how)
+            gap = differ(
+                problem, found.weights, right.weights, allow.weights, f"A row that sees no key should give {said}, and so its weights.", how, known[..., None]
+            )
         if gap is not None:
             return gap
     return _gradients(subject, problem, live) if "gradients" in subject.honours else None

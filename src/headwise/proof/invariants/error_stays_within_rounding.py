@@ -6,7 +6,7 @@ from headwise.proof.answer import PLAINLY
 from headwise.proof.changed import loudness
 from headwise.proof.finding import Finding, Severity
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, differ, room
+from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layers, odd_ones, problem, settings, witnesses
@@ -17,7 +17,8 @@ def judge(subject, problem) -> Finding | None:
     dtype = problem.x.dtype if of_layer else problem.query.dtype
     low: Severity = "fragile" if dtype in (torch.float16, torch.bfloat16) else loudness(problem)
     found, right, allow = ask(subject, problem, PLAINLY), problem.right(subject.conventions), room(subject, problem)
-    gap = differ(problem, found.output, right.output, allow.output, "The output is further off than rounding explains.", severity=low)
+    known = declared(subject, problem)
+    gap = differ(problem, found.output, right.output, allow.output, "The output is further off than rounding explains.", PLAINLY, rows(known, problem), low)
     if gap is None and found.lse is not None:
         live = None if subject.conventions.dead_row == "zero" else alive(subject, problem)  # lse of what a fill leaves is as it comes
         gap = differ(problem, found.lse, right.lse, allow.lse, "The lse is further off than rounding explains.", where=live, severity=low)
@@ -26,7 +27,8 @@ def judge(subject, problem) -> Finding | None:
     weights = ask(subject, problem, WEIGHTS).weights
     mean = weights.dim() == 3
     right_weights, allow_weights = (x.mean(1) if mean else x for x in (right.weights, allow.weights))
-    return differ(problem, weights, right_weights, allow_weights, "The weights are further off than rounding explains.", WEIGHTS, severity=low)
+    counts = (known.all(1) if mean else known)[..., None]
+    return differ(problem, weights, right_weights, allow_weights, "The weights are further off than rounding explains.", WEIGHTS, counts, low)
 
 
 def problems(subject, level: Level):

@@ -15,13 +15,21 @@ def judge(subject, problem) -> Finding | None:
     live, allow = alive(subject, problem)[..., None], 2 * room(subject, problem).output
     straight = problem.having(**{name: x.contiguous() for name, x in problem.floats().items()})
     right = ask(subject, straight).output
+    planes = {name: _own(getattr(straight, name), straight) for name in ("mask", "bias") if getattr(straight, name) is not None}
     for name, lay in LAYOUTS.items():
-        laid = straight.having(**{tensor: lay(getattr(straight, tensor)) for tensor in ("query", "key", "value")})
+        tensors = {tensor: getattr(straight, tensor) for tensor in ("query", "key", "value")} | planes
+        laid = straight.having(**{tensor: lay(x) for tensor, x in tensors.items()})
         found = differ(laid, ask(subject, laid).output, right, allow, f"The same numbers {name} give something else.", where=live)
         if found is not None:
             return found
     found = _repeated(subject, straight)
     return found or (_upstream(subject, straight) if "gradients" in subject.honours else None)
+
+
+def _own(plane: Tensor, problem) -> Tensor:
+    """A mask or a bias with a row for every query and a copy for every text, as far as it differs by head."""
+    heads = plane.shape[-3] if plane.dim() > 2 else 1
+    return plane.expand(problem.shape[0], heads, *problem.shape[2:])
 
 
 def heads_last(x: Tensor) -> Tensor:
@@ -34,7 +42,7 @@ def width_first(x: Tensor) -> Tensor:
 
 def in_steps(x: Tensor) -> Tensor:
     """Every second number of a larger tensor, from its second on."""
-    room = x.new_full((*x.shape[:2], 2 * x.shape[2] + 1, 2 * x.shape[3] + 1), 7.0)
+    room = x.new_full((*x.shape[:2], 2 * x.shape[2] + 1, 2 * x.shape[3] + 1), True if x.dtype == torch.bool else 7.0)
     room[:, :, 1::2, 1::2] = x
     return room[:, :, 1::2, 1::2]
 
@@ -43,11 +51,12 @@ LAYOUTS = {"laid out with heads next to widths": heads_last, "laid out width fir
 
 
 def _repeated(subject, problem) -> Finding | None:
-    """One key head, one value and one batch row seen many times without a copy."""
+    """One key head, one value and one batch row seen many times without a copy; masks and biases too."""
     views = {name: getattr(problem, name)[:1, :1].expand(getattr(problem, name).shape) for name in ("key", "value")}
+    views |= {name: _own(getattr(problem, name), problem) for name in ("mask", "bias") if getattr(problem, name) is not None}
     seen, copied = problem.having(**views), problem.having(**{name: view.contiguous() for name, view in views.items()})
     live = alive(subject, problem)[..., None]
-    allow, why = 2 * room(subject, copied).output, "One key head that is seen many times without a copy gives something else."
+    allow, why = 2 * room(subject, copied).output, "Numbers that are seen many times without a copy give something else."
     return differ(seen, ask(subject, seen).output, ask(subject, copied).output, allow, why, where=live)
 
 

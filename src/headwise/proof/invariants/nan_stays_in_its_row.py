@@ -1,4 +1,4 @@
-"""N10: a NaN in a query makes its row NaN, is not swallowed, and harms no other row."""
+"""N10: a NaN in a query makes its row NaN, is not swallowed, and harms no other row; a NaN in a value reaches whoever sees it."""
 
 import torch
 
@@ -24,19 +24,32 @@ def judge(subject, problem) -> Finding | None:
         found = found or differ(bad, after, nan, 0.0, "A NaN in a query was swallowed: its row should be NaN.", where=live & here[..., None])
         if found is not None:
             return found
-    return None
+    return _seen(subject, problem)
+
+
+def _seen(subject, problem) -> Finding | None:
+    """The value that most queries of the first text see."""
+    sees = problem.seen(subject.conventions)
+    j = int(sees[0].sum((0, 1)).argmax())
+    value = problem.value.clone()
+    value[0, :, j] = torch.nan
+    bad = problem.having(value=value)
+    after, here = ask(subject, bad).output, sees[..., j].clone()
+    here[1:] = False
+    nan = torch.full(after.shape, torch.nan, dtype=torch.float64)
+    return differ(bad, after, nan, 0.0, f"A NaN in value {j} was swallowed: a row that sees it should be NaN.", where=here[..., None])
 
 
 @pooled
 def problems(level: Level):
     yield from (witnesses()["plain"], witnesses()["padding"], witnesses()["causal"], sizes()["square"], odd_ones()["softcap"])
-    yield problem(2, 4, 4, 16, 16, 8, 8, seed=122)
+    yield from (problem(2, 4, 4, 16, 16, 8, 8, seed=122), problem(1, 2, 2, 3, 5, 4, 4, seed=134))
 
 
 ENTRY = Law(
     code="N10",
-    statement="A NaN in a query makes that row NaN, and no other: it is neither swallowed nor spread.",
-    formula="q_i = NaN  ⇒  z_i = NaN,  z_j as before",
+    statement="A NaN in a query makes that row NaN, and no other; one in a value reaches every row that sees it: neither is swallowed or spread.",
+    formula="q_i = NaN  ⇒  z_i = NaN,  z_j as before;  v_j = NaN  ⇒  z_i = NaN where i sees j",
     when="the row sees a key",
     judge=judge,
     problems=problems,

@@ -5,7 +5,7 @@ import torch
 from headwise.proof.answer import How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import alive, ask, differ, room, wrong
+from headwise.proof.judging import alive, ask, declared, differ, room, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layer_settings, lengths, problem, settings
@@ -19,7 +19,7 @@ def judge(subject, problem) -> Finding | None:
     for how in _hows(subject, problem):
         weights = ask(subject, problem, how).weights.double()
         live = live.all(1) if weights.dim() == 3 and live.dim() == 3 else live
-        counts = live if weights.dim() == 3 or sink is not None else torch.ones_like(live)
+        counts = live if weights.dim() == 3 or sink is not None else declared(subject, problem)
         if bool((weights < 0)[live].any()):
             return wrong(problem, "A weight is below 0.", how)
         total = weights.sum(-1)

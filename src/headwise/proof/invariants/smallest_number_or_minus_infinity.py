@@ -6,7 +6,7 @@ import torch
 
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import alive, ask, differ, room, wrong
+from headwise.proof.judging import alive, ask, declared, differ, room, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.pool import lengths, problem, sizes, witnesses
 
@@ -20,7 +20,8 @@ def judge(subject, problem) -> Finding | None:
     why = "The smallest finite number hides otherwise than minus infinity, in a row that sees a key."
     found = differ(smallest, with_smallest, with_infinite, allow, why, where=live)
     right = infinite.right(subject.conventions).output
-    found = found or differ(infinite, with_infinite, right, allow, "Minus infinity in all of a row does not give what is declared.", where=~live)
+    dead = ~live & declared(subject, infinite)[..., None]
+    found = found or differ(infinite, with_infinite, right, allow, "Minus infinity in all of a row does not give what is declared.", where=dead)
     if found is None and not bool(with_smallest.isfinite().all()):
         found = wrong(smallest, "The smallest finite number in all of a row gives NaN or infinity.")
     return found

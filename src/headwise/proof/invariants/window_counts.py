@@ -29,7 +29,10 @@ def problems(level: Level):
     yield from (problem(1, 1, 1, 4, 4, window=(0, 0), seed=104), problem(queries=5, causal=True, window=1, seed=105))
     yield from (problem(queries=5, causal=True, window=2, mask=lengths(5, 5, 4), seed=106), problem(queries=5, window=(1, 2), seed=107))
     yield from (problem(queries=5, keys=7, causal=True, window=9, seed=108), odd_ones()["window far behind"], witnesses()["window without mask"])
-    yield from (problem(queries=6, keys=6, causal=True, window=4, sink=None, scale=-1.0, seed=109),)
+    yield from (
+        problem(queries=6, keys=6, causal=True, window=4, sink=None, scale=-1.0, seed=109),
+        problem(queries=5, causal=True, window=2, query_offset=1, seed=139),
+    )
 
 
 ENTRY = Law(

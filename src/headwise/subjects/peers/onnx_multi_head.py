@@ -18,11 +18,13 @@ def compute(problem: Problem, how: How) -> Tensor:
     padding, told = None, problem
     if problem.mask is not None and problem.mask.dim() == 4 and problem.mask.shape[1] == problem.mask.shape[2] == 1:
         padding, told = problem.mask[:, 0, 0].expand(batch, keys).to(torch.int32), problem.having(mask=None)
-    added = plane(told)
-    attributes = {"num_heads": heads, "unidirectional": int(problem.causal), "mask_filter_value": float(torch.finfo(problem.query.dtype).min)}
+    lowest = float(torch.finfo(problem.query.dtype).min)
+    added = plane(told, lowest)
+    added = None if added is None else full(added).expand(-1, -1, *problem.shape[2:])
+    attributes = {"num_heads": heads, "unidirectional": int(problem.causal), "mask_filter_value": lowest}
     attributes |= {} if problem.scale is None else {"scale": problem.scale}
     tensors = [merged(x) for x in (problem.query, problem.key, problem.value)]
-    return apart(run("MultiHeadAttention", "com.microsoft", 23, [*tensors, None, padding, None if added is None else full(added)], attributes), heads)
+    return apart(run("MultiHeadAttention", "com.microsoft", 23, [*tensors, None, padding, added], attributes), heads)
 
 
 def build() -> tuple[CallSubject, ...]:

@@ -14,7 +14,7 @@ def build(model: str | None = None) -> tuple[CallSubject, ...]:
     Args:
         model: llama, mistral, gemma2, gpt_oss or bert; all of them when absent.
     """
-    return inside("eager", dict.fromkeys(("llama", "mistral", "gemma2", "gpt_oss", "bert"), MEANS), weights=True, model=model)
+    return inside("eager", dict.fromkeys(("llama", "mistral", "gemma2", "gpt_oss", "bert"), MEANS), model=model)
 
 
 ENTRY = Peer(statement="eager attention of transformers, in tiny models.", build=build, says=("mask_polarity", "corner"))

@@ -16,7 +16,7 @@ def build(model: str | None = None) -> tuple[CallSubject, ...]:
         model: llama, mistral, gemma2, gpt_oss or bert; all of them when absent.
     """
     register()
-    return inside(NAME, dict.fromkeys(("llama", "mistral", "gemma2", "gpt_oss", "bert"), MEANS), weights=False, model=model)
+    return inside(NAME, dict.fromkeys(("llama", "mistral", "gemma2", "gpt_oss", "bert"), MEANS), lacks=frozenset({"weights", "dropout"}), model=model)
 
 
 ENTRY = Peer(statement="headwise's attention in tiny models of transformers.", build=build, says=("mask_polarity", "corner"))

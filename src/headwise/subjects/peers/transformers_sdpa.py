@@ -14,7 +14,7 @@ def build(model: str | None = None) -> tuple[CallSubject, ...]:
     Args:
         model: llama, mistral or bert; all of them when absent.
     """
-    return inside("sdpa", dict.fromkeys(("llama", "mistral", "bert"), MEANS), weights=False, model=model)
+    return inside("sdpa", dict.fromkeys(("llama", "mistral", "bert"), MEANS), lacks=frozenset({"weights"}), model=model)
 
 
 ENTRY = Peer(statement="sdpa attention of transformers, in tiny models.", build=build, says=("mask_polarity", "corner"))

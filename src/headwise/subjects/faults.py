@@ -1,0 +1,153 @@
+"""Falls made into failures: each made small and likened to a known fault, and those that are one fault told once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwise.proof.answer import How
+from headwise.proof.fit import USUAL, fitted
+from headwise.proof.law import Law
+from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.subject import Refused
+from headwise.subjects.definition import DEFINITION
+from headwise.subjects.laws import laws
+from headwise.subjects.likeness import Likely, likely
+from headwise.subjects.paste import pasted
+from headwise.subjects.progress import Progress
+from headwise.subjects.report import Failure
+from headwise.subjects.shrink import Effort, shrunk, weight
+from headwise.subjects.trial import AnyProblem, Fall, Trial, fall_of
+from headwise.subjects.watch import MANNERS
+
+SEVERITIES = ("wrong", "fragile", "convention")
+
+
+def failures_of(trial: Trial, name: str, effort: Effort, arguments: Mapping[str, Any], told: Progress) -> Iterator[Failure]:
+    """Every kind of fall made small, likened to a known fault; those that are one fault told once."""
+    falls = [*trial.falls.values(), *(Fall(manner, finding.problem, finding) for manner, finding in trial.watched.noted.items())]
+    small: list[tuple[Fall, str, Likely | None]] = []
+    each = Effort(effort.tries // max(len(falls), 1), effort.seconds / max(len(falls), 1))
+    for n, fall in enumerate(sorted(falls, key=lambda fall: weight(fall.judged))):
+        told(f"making a failure smaller ({n + 1} of {len(falls)})")
+        looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall))
+        least, why = _least(trial, fall, each)
+        small.append((least, why, looks_like))
+    for group in _grouped(trial, small):
+        fall, why, looks_like = group[0]
+        law = _law_of(fall)
+        statement = MANNERS[fall.law][1] if fall.law in MANNERS else law.statement
+        test = pasted(name, fall.law, statement, fall.judged, fall.finding, trial.found.subject, arguments)
+        also = sorted({other.law for other, *_ in group} - {fall.law})
+        yield Failure(fall.law, "" if fall.law in MANNERS else law.code, statement, fall.finding, why, looks_like, tuple(also), test)
+
+
+def once(failures: Iterable[tuple[Trial, Failure]]) -> list[Failure]:
+    """What is seen in several views of a subject told once, with the views that it was seen in."""
+    seen: list[tuple[tuple, list[str], Failure]] = []
+    for trial, failure in failures:
+        kind, view = (failure.law, failure.severity, frozenset(failure.finding.problem.options)), trial.view
+        known = next((views for other, views, _ in seen if other == kind and view not in views), None)
+        if known is None:
+            seen.append((kind, [view], failure))
+        else:
+            known.append(view)
+    several = len({view for _, views, _ in seen for view in views}) > 1
+    return [replace(failure, seen_in=tuple(views)) if several else failure for _, views, failure in seen]
+
+
+def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:
+    """The same fall on the smallest problem, and why there is none smaller."""
+    if fall.law in trial.watched.noted:
+        return fall, "It was seen on this input; it was not made smaller."
+    best = fall
+
+    def fails(problem: AnyProblem) -> bool:
+        nonlocal best
+        if fitted(problem, trial.watched.honours) is not problem:
+            return False
+        try:
+            again = fall_of(trial.watched, fall.law, _law_of(fall), problem)
+        except Refused:
+            return False
+        same = again is not None and (again.law, again.finding.severity, again.nan, again.reason) == (fall.law, fall.finding.severity, fall.nan, fall.reason)
+        if same and _signature(again.finding.how) == _signature(fall.finding.how):
+            best = again
+            return True
+        return False
+
+    _, complete = shrunk(fall.judged, fails, effort)
+    if not complete:
+        return best, "The smallest found in the time given."
+    return best, f"Nothing can be left out of it: with one {_parts(best.judged)} less, or a simpler number, the law holds."
+
+
+def _law_of(fall: Fall) -> Law:
+    return laws().get(fall.law, DEFINITION)
+
+
+def _signature(how: How) -> tuple:
+    return how.weights, how.training, how.path, how.grad or how.upstream is not None
+
+
+def _parts(problem: AnyProblem) -> str:
+    """What it consists of and could be left out."""
+    batch, heads, queries, keys = problem.shape
+    several = {"row of the batch": batch, "head": heads, "query": queries, "key": keys, "option": 2 if problem.options else 1}
+    return ", ".join(name for name, count in several.items() if count > 1) or "option"
+
+
+def _grouped(trial: Trial, small: list[tuple[Fall, str, Likely | None]]) -> list[list[tuple[Fall, str, Likely | None]]]:
+    """Falls that are one fault, the most telling first: the same attack tells them, or the law of one falls on the input of the other too."""
+    groups: list[list[tuple[Fall, str, Likely | None]]] = []
+    for one in sorted(small, key=lambda one: (SEVERITIES.index(one[0].finding.severity), one[0].law == "definition", one[2] is None, weight(one[0].judged))):
+        mine = next((group for group in groups if _one_fault(trial, group[0], one)), None)
+        if mine is None:
+            groups.append([one])
+        else:
+            mine.append(one)
+    return groups
+
+
+def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[Fall, str, Likely | None]) -> bool:
+    (before, _, attack), (fall, _, other) = known, new
+    if fall.law in MANNERS or before.law in MANNERS or type(fall.judged) is not type(before.judged):
+        return fall.law == before.law and fall.law in MANNERS
+    if attack is not None and other is not None and attack.attack == other.attack:
+        return True
+    if _dead(trial, before) and _dead(trial, fall):
+        return fall.nan == before.nan
+    if attack is not None and other is not None:
+        return False
+    if (fall.nan != before.nan and None not in (fall.nan, before.nan)) or not set(before.judged.options) <= set(fall.judged.options):
+        return False
+    extra = set(fall.judged.options) - set(before.judged.options)
+    if not extra:
+        return True
+    try:
+        plainer = fall.judged.having(**{name: USUAL[name] for name in extra if name in USUAL})
+        return any(fall_of(trial.watched, one.law, _law_of(one), plainer) is not None for one in (before, fall))
+    except (Refused, IndexError, RuntimeError, ValueError):
+        return False
+
+
+def _dead(trial: Trial, fall: Fall) -> bool:
+    """Whether the worst number is of a row that sees no key."""
+    found, problem = fall.finding, fall.finding.problem
+    if found.got is None or not found.where:
+        return False
+    live = problem.seen(trial.watched.conventions).any(-1)
+    if isinstance(problem, LayerProblem) and found.got.dim() == 3:
+        return not bool(live[found.where[0], :, found.where[1]].all())
+    return len(found.where) > 2 and found.got.shape[:3] == live.shape and not bool(live[found.where[:3]])
+
+
+def _alike(trial: Trial, fall: Fall) -> list[tuple[AnyProblem, How]]:
+    """The fall and a few others of the same law and kind, as they were found."""
+    others = [one for one in trial.fallen.get(fall.law, ()) if one.kind == fall.kind and one is not fall]
+    return [(one.finding.problem, one.finding.how) for one in [fall, *others[:2]]]
+
+
+def _honest(trial: Trial, fall: Fall) -> list[AnyProblem]:
+    """A few more problems, on which suspects can be told apart."""
+    law = laws().get("rows_sum_to_one") or next(iter(laws().values()))
+    return [problem for problem in law.problems(trial.watched, "quick") if isinstance(problem, type(fall.judged))][:10]
