@@ -22,7 +22,7 @@ Matrices = Float[Tensor, "n D M"]  # of all heads of a layer: rows of a projecti
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The matrices of one attention call, by head; None where they cannot be told apart.
+    """The matrices of one attention call, by head; None where they cannot be told apart. C is M, and one more with a bias.
 
     Attributes:
         sizes: what queries' and keys' sizes are after what follows the projections, by query head; where a norm follows, that is all that counts.
@@ -30,10 +30,10 @@ class Layer:
         refusal: why some are None.
     """
 
-    query: Matrices | None
-    key: Matrices | None
-    value: Matrices | None
-    output: Matrices | None
+    query: Float[Tensor, "H D C"] | None
+    key: Float[Tensor, "G D M"] | None
+    value: Float[Tensor, "G E C"] | None
+    output: Float[Tensor, "H E M"] | None
     sizes: Float[Tensor, " H"] | None
     normalised: bool
     refusal: str | None
@@ -60,7 +60,7 @@ def spread(of_keys: Float[Tensor, "G ..."], heads: int) -> Float[Tensor, "H ..."
     return of_keys.repeat_interleave(heads // of_keys.shape[0], 0)
 
 
-def products(a: Matrices, b: Matrices, c: Matrices, d: Matrices) -> Float[Tensor, " H"]:
+def products(a: Float[Tensor, "H D C"], b: Float[Tensor, "H D M"], c: Float[Tensor, "H D C"], d: Float[Tensor, "H D M"]) -> Float[Tensor, " H"]:
     """<Aᵀ·B, Cᵀ·D> of each head."""
     return ((a @ c.transpose(1, 2)) * (b @ d.transpose(1, 2))).sum((1, 2))
 
