@@ -59,7 +59,6 @@ def test_a_saved_model_loads_in_plain_transformers_and_says_the_same(source, tmp
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "edited", dtype=torch.float32).eval()
     with torch.no_grad():
         torch.testing.assert_close(loaded(TOKENS).logits, final(edited), rtol=0.02, atol=0.05)  # edits are rounded to bfloat16, as they are stored
-    assert saved.changed == tuple(sorted(saved.changed, key=list(tensors(source)).index)) or saved.changed
     assert set(saved.changed) == {f"model.layers.{name}.weight" for name in ("1.self_attn.o_proj", "0.self_attn.o_proj", "2.self_attn.q_proj")}
 
 
@@ -217,7 +216,7 @@ def test_places_that_cannot_be_written_or_exchanged_are_refused(source, tmp_path
         patch.setattr(whole, "EXCHANGE", 1 << 20)  # a flag that no file system knows
         with pytest.raises(ModelError, match=r"got this file system cannot exchange two folders in one step for .*source'. Nothing was changed"):
             edited.save(source, overwrite=True)
-    with pytest.raises(ModelError, match=r"the folder to save to must be writable, got Not a directory for .*"):
+    with pytest.raises(ModelError, match=r"the folder to save to must be writable, got (Not a directory|File exists) for .*"):
         edited.save(source / "config.json" / "inside")
     assert state(source) == before
 

@@ -13,7 +13,7 @@ from headwise.heads.comparing_verdict import Thresholds
 from tests.heads.planted import named
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, ids
 
-pytestmark = pytest.mark.usefixtures("plain")
+pytestmark = [pytest.mark.usefixtures("plain"), pytest.mark.filterwarnings("ignore:Could not find a config file")]  # peft looks for the base's on the hub
 
 
 def changed(hf, seed=1, size=0.3):
@@ -42,7 +42,8 @@ def test_numbers_are_those_of_the_matrices_formed_whole():
             before, after = ([circuits(hf, layer, head) for head in range(6)] for hf in (one, two))
             for place, (size, cosine) in enumerate((("size", "qk"), ("gain", "ov"))):
                 ratio = torch.stack([y[place].norm() / x[place].norm() for x, y in zip(before, after, strict=True)])
-                torch.testing.assert_close(torch.from_numpy(found[size].values[layer]), ratio / ratio.quantile(0.5))
+                median = min(ratio.sort().values[2:4], key=lambda x: abs(x.log()))
+                torch.testing.assert_close(torch.from_numpy(found[size].values[layer]), ratio / median)
                 alike = torch.stack([(x[place] * y[place]).sum() / (x[place].norm() * y[place].norm()) for x, y in zip(before, after, strict=True)])
                 torch.testing.assert_close(torch.from_numpy(found[cosine].values[layer]), alike)
     assert torch.allclose(torch.from_numpy((found["temperature"] * found["size"]).values), torch.ones(()).double())

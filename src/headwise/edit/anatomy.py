@@ -1,6 +1,6 @@
 """Where a model's heads are: the calls of a short pass, and the parameters that each head owns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -85,15 +85,36 @@ class Anatomy:
 
     def others(self, place: Place, parameter: str) -> list[Place]:
         """Other calls that use a parameter too: layers that are used again and again."""
-        mine = self.hf.get_parameter(parameter)
-        return [other for other in self.places if other.index != place.index and any(self.hf.get_parameter(name) is mine for name in self.used(other))]
+        mine = id(self.hf.get_parameter(parameter))
+        users = self._outputs if mine in self._outputs else self._projected
+        return [other for other in users.get(mine, ()) if other.index != place.index]
 
     def used(self, place: Place) -> set[str]:
         """The parameters that hold a call's projections and W_O."""
-        output = self.site(place).output
         sides = self.projections[place.index]
         names = {block.parameter for side in (sides.query, sides.key, sides.value) for own in side.heads for block in own.blocks}
-        return names | ({f"{output.module}.weight"} if output is not None else set())
+        return names | self._output_of(place)
+
+    @cached_property
+    def _outputs(self) -> dict[int, list[Place]]:
+        """The calls of each W_O."""
+        return self._users(self._output_of)
+
+    @cached_property
+    def _projected(self) -> dict[int, list[Place]]:
+        """The calls of each parameter."""
+        return self._users(self.used)
+
+    def _output_of(self, place: Place) -> set[str]:
+        output = self.site(place).output
+        return set() if output is None else {f"{output.module}.weight"}
+
+    def _users(self, names: Callable[[Place], set[str]]) -> dict[int, list[Place]]:
+        found: dict[int, list[Place]] = {}
+        for place in self.places:
+            for name in names(place):
+                found.setdefault(id(self.hf.get_parameter(name)), []).append(place)
+        return found
 
 
 def _check(name: str, number: Any, count: int, where: str) -> None:

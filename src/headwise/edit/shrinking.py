@@ -48,10 +48,11 @@ class Shrinking:
                 continue
             new = vars(built[name])
             vars(module).update({key: value for key, value in new.items() if isinstance(value, ATOMS) and key in vars(module) and key != "training"})
-        if self.only is not None:
-            return
-        for config in {id(module.config): module.config for module in hf.modules() if hasattr(module, "config")}.values():
-            _set(config, self.settings)
+            if self.only is not None and hasattr(module, "config"):
+                vars(module)["config"] = copy.deepcopy(module.config)
+                _set(module.config, self.settings)
+        if self.only is None:
+            _set(hf.config, self.settings)
 
 
 def shrinking(anatomy: Anatomy, prunes: Sequence[Prune]) -> Shrinking:
@@ -63,17 +64,19 @@ def shrinking(anatomy: Anatomy, prunes: Sequence[Prune]) -> Shrinking:
     gone: dict[int, set[int]] = {place.index: set() for place in anatomy.places}
     for prune in prunes:
         gone[anatomy.place(prune.layer, prune.head, prune.part).index].add(prune.head)
-    for place in anatomy.places:
+    parts = {place.part for place in anatomy.places if gone[place.index]}
+    places = [place for place in anatomy.places if place.part in parts]
+    for place in places:
         _check_groups(place, gone[place.index])
-    counts = {place.index: len(gone[place.index]) for place in anatomy.places}
-    _check_counts(anatomy, counts)
+    counts = {place.index: len(gone[place.index]) for place in places}
+    _check_counts(places, counts)
     removed: dict[str, Block] = {}
-    for place in anatomy.places:
+    for place in places:
         for block in _blocks(anatomy, place, gone[place.index]):
             _check_alone(anatomy, place, block)
             held = removed.get(block.parameter)
             removed[block.parameter] = block if held is None else Block(block.parameter, block.axis, (*held.indices, *block.indices))
-    return _fitting(anatomy, removed, anatomy.places[0], counts[anatomy.places[0].index])
+    return _fitting(anatomy, removed, places[0], counts[places[0].index])
 
 
 def _check_groups(place: Place, gone: set[int]) -> None:
@@ -90,10 +93,10 @@ def _check_groups(place: Place, gone: set[int]) -> None:
         raise ModelError(f"a layer must keep a head, got all {place.heads} of layer {place.layer} pruned. {FIX}")
 
 
-def _check_counts(anatomy: Anatomy, counts: Mapping[int, int]) -> None:
+def _check_counts(places: Sequence[Place], counts: Mapping[int, int]) -> None:
     if len(set(counts.values())) > 1:
         most = max(counts.values())
-        short = [f"{count} in layer {place.layer}" for place in anatomy.places if (count := counts[place.index]) < most]
+        short = [f"{count} in layer {place.layer}" for place in places if (count := counts[place.index]) < most]
         raise ModelError(
             f"as many heads must be pruned in every layer, since a configuration has one number of heads, got {most} in some and {', '.join(short[:3])}"
             f"{f' and {len(short) - 3} more' if len(short) > 3 else ''}. {FIX}"
@@ -104,7 +107,9 @@ def _blocks(anatomy: Anatomy, place: Place, gone: set[int]) -> list[Block]:
     found = [anatomy.output(place, head) for head in sorted(gone)]
     size = place.heads // place.key_heads
     for name, heads in (("query", sorted(gone)), ("key", sorted({head // size for head in gone})), ("value", sorted({head // size for head in gone}))):
-        side = anatomy.side(place, name)
+        side = getattr(anatomy.projections[place.index], name)
+        if side.refusal is not None:
+            raise ModelError(f"the rows of each head's {name} must be told apart to be pruned, got none in {place.module}: {side.refusal}. {FIX}")
         if len(side.heads) not in (place.heads, place.key_heads):
             raise ModelError(f"heads of {place.module} must be as many as its configuration says, got {len(side.heads)} of its {name}. {FIX}")
         found += [block for head in heads for block in side.heads[head].blocks]
@@ -173,9 +178,8 @@ def text_config_of(config: Any) -> Any:
 
 def _set(config: Any, settings: Mapping[str, tuple[int | None, int]]) -> None:
     config = text_config_of(config)
-    if all(hasattr(config, name) for name in settings):
-        for name, (_, new) in settings.items():
-            setattr(config, name, new)
+    for name, (_, new) in settings.items():
+        setattr(config, name, new)
 
 
 def _listed(heads: set[int]) -> str:

@@ -82,10 +82,11 @@ def _sizes(output: Tensor | None, other: Tensor | None, heads: int) -> tuple[Ten
 
 def _relative(ratio: Tensor, twin: Tensor) -> Float[Tensor, " H"]:
     """Over the layer's median head; heads that became another are left out of it."""
-    own = ratio[(twin < 0) & ratio.isfinite()]
+    own = ratio[(twin < 0) & ratio.isfinite() & (ratio > 0)].sort().values
     if len(own) < FEW:
-        own = ratio[ratio.isfinite()]
-    return ratio / own.quantile(0.5) if len(own) >= FEW else ratio
+        return ratio
+    middle = own[[(len(own) - 1) // 2, len(own) // 2]]
+    return ratio / middle[middle.log().abs().argmin()]  # a head, not a mean of two: where half of a layer changed, the other half is the yardstick
 
 
 def _twins(base: Layer, tuned: Layer, heads: int, tied: float) -> tuple[Tensor, Tensor]:

@@ -31,14 +31,13 @@ def skeleton(folder: Path, numbers: Callable[[str, tuple[int, ...]], Tensor | No
     Raises:
         CheckpointError: the configuration cannot be read, or builds no model.
     """
+    config = config_of(folder)
+    kind: Any = class_of(config, False)
     try:
-        config = config_of(folder)
-        kind: Any = class_of(config, False)
         with _without_room():
             hf = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
     except FAILURES as error:
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CheckpointError(f"a checkpoint must have a configuration that transformers builds, got {str(folder)!r}: {said}") from None
+        raise _refused(folder, error) from None
     generator = torch.Generator().manual_seed(0)
     filled: dict[int, nn.Parameter] = {}
     for name, parameter in list(hf.named_parameters()):
@@ -50,7 +49,20 @@ def skeleton(folder: Path, numbers: Callable[[str, tuple[int, ...]], Tensor | No
 
 
 def config_of(folder: Path) -> Any:
-    return AutoConfig.from_pretrained(str(folder))
+    """The folder's configuration.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        return AutoConfig.from_pretrained(str(folder))
+    except FAILURES as error:
+        raise _refused(folder, error) from None
+
+
+def _refused(folder: Path, error: Exception) -> CheckpointError:
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return CheckpointError(f"a checkpoint must have a configuration that transformers builds, got {str(folder)!r}: {said}")
 
 
 def prefix_of(folder: Path) -> str:
