@@ -20,12 +20,17 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+def sessions(page: Path) -> list[list[str]]:
+    """The command lines of each block: one after another, in one folder."""
+    return [[line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")] for block in blocks(page, "console")]
+
+
 def command_lines(page: Path) -> list[str]:
-    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
-    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [line for lines in sessions(page) for line in lines]
 
 
 ALL_LINES = sorted({line for page in PAGES for line in command_lines(page)})
+SESSIONS = sorted({tuple(line for line in lines if line.startswith("headwise ")) for page in PAGES for lines in sessions(page)} - {()})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
@@ -38,14 +43,15 @@ def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch, plain):
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("line", [line for line in ALL_LINES if line.startswith("headwise ")])
-def test_command_lines_run(line, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("lines", SESSIONS, ids=lambda lines: lines[0])
+def test_command_lines_run(lines, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text(STORY)
     monkeypatch.setattr("headwise.show.server.run.serve", lambda settings, listening, ready: ready(None))  # a page is served until somebody ends it
     monkeypatch.setattr("webbrowser.open", lambda address: True)
-    assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out.strip()
+    for line in lines:
+        assert main(shlex.split(line)[1:]) == 0, line + capsys.readouterr().err
+        assert capsys.readouterr().out.strip(), line
 
 
 def test_every_other_command_line_is_a_make_target_that_exists():
