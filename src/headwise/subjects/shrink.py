@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -89,6 +90,8 @@ def weight(problem: AnyProblem) -> tuple[float, ...]:
     mask = 0 if problem.mask is None else problem.mask.numel() + int((~problem.mask).sum())
     loose = [value for value in (problem.scale, problem.softcap, problem.window, problem.query_offset) if isinstance(value, int | float)]
     oddness = sum(value != round(value) for value in loose) + sum(abs(value) for value in loose) / 1e3
+    if isinstance(problem.query_offset, Tensor | list | tuple):  # one number for all is plainer
+        oddness += 1 + float(torch.as_tensor(problem.query_offset).abs().sum()) / 1e3
     whole = (finite != finite.round()).sum() + (~numbers.isfinite()).sum()
     return (
         len(numbers),
@@ -168,9 +171,10 @@ def _axes_of_layer(problem: LayerProblem) -> Iterator[_Axis]:
     else:
         yield _Axis(queries, lambda kept: with_planes(problem, "T", kept).having(x=problem.x[:, kept]))
         yield _Axis(keys, lambda kept: with_planes(problem, "S", kept).having(context=context[:, kept]))
-    if learned.w_k.shape[1] == heads:
-        every = [name for name in ("w_q", "w_k", "w_v", "b_q", "b_k", "b_v") if getattr(learned, name) is not None]
-        yield _Axis(heads, lambda kept: _heads_of_layer(problem, every, kept))
+    groups = learned.w_k.shape[1]
+    ratio = heads // max(groups, 1)
+    yield _Axis(groups, lambda kept: _heads_of_layer(problem, [g * ratio + r for g in kept for r in range(ratio)], kept))
+    yield _Axis(ratio, lambda kept: _heads_of_layer(problem, [g * ratio + r for g in range(groups) for r in kept], list(range(groups))))
     yield _Axis(learned.w_v.shape[2], lambda kept: _of_values(problem, kept))
     if problem.position == NOWHERE:
         yield _Axis(learned.w_q.shape[2], lambda kept: problem.having(**_last_of(problem, ("w_q", "w_k", "b_q", "b_k"), kept)))
@@ -178,10 +182,12 @@ def _axes_of_layer(problem: LayerProblem) -> Iterator[_Axis]:
         yield _Axis(problem.x.shape[2], lambda kept: _of_model(problem, kept))
 
 
-def _heads_of_layer(problem: LayerProblem, names: list[str], kept: list[int]) -> LayerProblem:
-    learned = problem.learned
-    changes = {name: getattr(learned, name).index_select(-2, torch.tensor(kept)) for name in names} | {"w_o": learned.w_o[kept]}
-    return with_planes(problem, "H", kept).having(**changes, sink=None if learned.sink is None else learned.sink[kept])
+def _heads_of_layer(problem: LayerProblem, heads: list[int], groups: list[int]) -> LayerProblem:
+    """These query heads and these key heads."""
+    learned, kept = problem.learned, {"q": torch.tensor(heads), "k": torch.tensor(groups), "v": torch.tensor(groups)}
+    named = [f"{kind}_{what}" for kind in ("w", "b") for what in kept if getattr(learned, f"{kind}_{what}") is not None]
+    changes: dict[str, Any] = {name: getattr(learned, name).index_select(-2, kept[name[2]]) for name in named} | {"w_o": learned.w_o[heads]}
+    return with_planes(problem, "H", heads).having(**changes, sink=None if learned.sink is None else learned.sink[heads])
 
 
 def _last_of(problem: LayerProblem, names: tuple[str, ...], kept: list[int]) -> dict[str, Tensor]:
