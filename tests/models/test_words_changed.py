@@ -15,6 +15,7 @@ from headwise.models.words_changed import scaled, with_words_changed
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 
 HEADS = 6
+pytestmark = pytest.mark.usefixtures("plain")
 FACTORS = torch.tensor([1.0, 0.0, 1.5, -0.5, 1.0, 2.0])
 
 
