@@ -151,6 +151,8 @@ def test_a_norm_over_all_heads_leaves_temper_and_tie_to_run_time():
     edited = model.edit([hw.Temper(0, 1, 2.0), hw.Tie(1)])
     assert [one.kind for one in edited.plan.run] == ["temper", "tie"]
     assert edited.report.passed
+    with pytest.raises(ModelError, match=r"the rows of each head's query must be told apart in model.layers.0.self_attn, got none: every row that head 0"):
+        edited.anatomy.side(edited.anatomy.place(0), "query")
 
 
 def test_parts_are_named():

@@ -50,18 +50,25 @@ REFUSED = {
     "gpt2": ("gpt2", [hw.Prune(layer, 0) for layer in range(3)], r"configuration of GPT2LMHeadModel must be able to hold 5 heads"),
     "bert": ("bert", [hw.Prune(layer, 0) for layer in range(3)], r"configuration of BertModel must be able to hold 5 heads"),
     "sinks": ("gpt_oss", PRUNES, r"must be able to hold 3 heads of the same width, got model.layers.0.self_attn.sinks of \[3\] where \[6\] are left."),
+    "repeated": ("falcon", PRUNES, r"heads of transformer.h.0.self_attention must be as many as its configuration says, got 2 of its key."),
     "norm": ("olmo2", PRUNES, r"the rows of each head's query must be told apart to be pruned, got none in model.layers.0.self_attn: every row"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_configuration_cannot_hold_is_refused_and_silence_offered(case):
-    from transformers import Olmo2Config, Olmo2ForCausalLM
+    from transformers import FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM
 
-    from tests.models.tiny import GROUPED, drawn
+    from tests.models.tiny import COMMON, GROUPED, drawn
 
     name, prunes, message = REFUSED[case]
-    model = hw.open_model(drawn(Olmo2ForCausalLM(Olmo2Config(**GROUPED))) if name == "olmo2" else build(name))
+    if name == "olmo2":
+        hf = drawn(Olmo2ForCausalLM(Olmo2Config(**GROUPED)))
+    elif name == "falcon":  # it repeats its key heads itself, one for each query head
+        hf = drawn(FalconForCausalLM(FalconConfig(**COMMON, num_kv_heads=2, new_decoder_architecture=True)))
+    else:
+        hf = build(name)
+    model = hw.open_model(hf)
     with pytest.raises(ModelError, match=message) as raised:
         model.edit(prunes)
     assert SILENCE in str(raised.value)

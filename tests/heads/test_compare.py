@@ -9,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError, CheckpointError, MissingPackage, ModelError
 from headwise.heads.compare import compare
+from headwise.heads.comparing_sides import base_of, opened, tuned_of
 from headwise.heads.comparing_verdict import Thresholds
 from tests.heads.planted import named
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, ids
@@ -203,6 +204,27 @@ def test_different_architectures_are_refused(case):
     one, two, changes, message = REFUSED[case]
     with pytest.raises(ModelError, match=message):
         compare(build(one), build(two, **changes))
+
+
+def test_heads_in_other_places_are_refused():
+    family = FAMILIES["t5"]
+    with pytest.raises(ModelError, match=r"checkpoints must have the same heads to be compared, got others in .* \(6 layers\) and .* \(4\)."):
+        compare(family.build(), family.build(num_decoder_layers=1))
+
+
+def test_an_adapter_alone_does_not_run(tmp_path):
+    one = build("llama")
+    adapter(one, tmp_path / "adapter")
+    with pytest.raises(ModelError, match=r"an adapter must have its base to run, got .*adapter' alone."):
+        opened(tuned_of(tmp_path / "adapter", base_of(one)))
+
+
+def test_a_configuration_that_builds_no_model_is_refused(tmp_path):
+    build("gpt2").save_pretrained(tmp_path / "gpt2")
+    path = tmp_path / "gpt2" / "config.json"
+    path.write_text(path.read_text().replace('"n_head": 6', '"n_head": 5'))
+    with pytest.raises(CheckpointError, match=r"a checkpoint must have a configuration that transformers builds, got .*gpt2': .*divisible"):
+        compare(tmp_path / "gpt2", tmp_path / "gpt2")
 
 
 def test_a_checkpoint_without_a_parameter_is_refused(tmp_path):
