@@ -34,7 +34,7 @@ def apart(found, task: str) -> bool:
 
 
 def test_smollm2_continues_repetitions(smollm2):
-    found = hw.roles(smollm2, ["induction", "first_token"], limit=16)
+    found = hw.roles(smollm2, ["induction", "first_token"], limit=12)
     task = "induction: the token behind the earlier one"
     assert apart(found, task)
     assert {(18, 6), (17, 3), (17, 4), (17, 5)} <= set(heads(found, task, 12))
@@ -55,7 +55,7 @@ def test_smollm2_knows_what_it_is_that_was_tired(smollm2):
 )
 def test_grammar_is_known_better_than_any_offset(name, tasks, smollm2):
     model = smollm2 if name == "smollm2" else hw.open_model("demo:minilm")
-    found = hw.roles(model, [f"grammar:{relation}" for relation in ("obj", "det", "nsubj")], conllu=data(TREEBANK), limit=150)
+    found = hw.roles(model, [f"grammar:{relation}" for relation in ("obj", "det", "nsubj")], conllu=data(TREEBANK), limit=120)
     for task in tasks:
         assert apart(found, f"grammar: {task}"), found.sel(task=f"grammar: {task}")
 

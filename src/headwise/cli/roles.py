@@ -96,6 +96,6 @@ ENTRY = Command(
     roles,
     examples={
         "headwise roles demo:minilm --role position --role first_token --limit 12": "who looks at neighbours, who rests on the first token",
-        "headwise roles demo:smollm2 --role induction --limit 16 --png induction.png": "the heads that continue what was there before, as a picture",
+        "headwise roles demo:smollm2 --role induction --limit 8 --png induction.png": "the heads that continue what was there before, as a picture",
     },
 )
