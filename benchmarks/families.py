@@ -50,8 +50,7 @@ def run(quick: bool, only: str = "", again: bool = False, found: Path = FOUND) -
             print(f"{name}: {result['verdict']}{': ' + result['reason'] if result['reason'] else ''}", flush=True)
     results = read(found)
     if not quick:
-        rest = [_unjudged(name) for name in known() if name not in results]
-        PAGE.write_text(page([*(results[name] for name in results), *rest]), encoding="utf-8")
+        PAGE.write_text(page([_unjudged(name) if name not in results or "missing" in known()[name] else results[name] for name in known()]), encoding="utf-8")
     counts = Counter(results[name]["verdict"] for name in names)
     return Report("families", machine(), [], {verdict: float(counts[verdict]) for verdict in VERDICTS if counts[verdict]})
 

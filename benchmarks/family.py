@@ -148,7 +148,12 @@ def _eager(hf: Any, given: Mapping[str, Any]) -> tuple[list[torch.Tensor], str]:
             found = hf(**given, output_attentions=True)
         except Exception as error:  # noqa: BLE001 - many models do not take the argument
             return [], _line(error)
-    return [x for x in _attentions(found) if x.dim() == 4 and x.shape[-1] > 1], ""
+    return [x for x in _attentions(found) if x.dim() == 4 and x.shape[-1] > 1 and _could_be_weights(x)], ""
+
+
+def _could_be_weights(x: torch.Tensor) -> bool:
+    """Some models return scores under the name, or what heads say (ProphetNet, Qwen2-VL's tower)."""
+    return bool((x.isnan() | ((x >= 0) & (x <= 1 + 1e-4))).all())
 
 
 def _attentions(found: Any, inside: bool = False) -> Iterator[torch.Tensor]:
