@@ -1,6 +1,7 @@
 """Writes the pages and the picture that are made from the code: `make docs`. A test compares the pages with what this makes."""
 
 import inspect
+import json
 from pathlib import Path
 
 import typer.main
@@ -10,9 +11,10 @@ from headwise.catalog import entries
 from headwise.cli.app import build
 from headwise.cli.app import main as headwise
 from headwise.proof.kill_matrix import everything
-from headwise.show.kills import page
+from headwise.show.kills import data_of_page, page
 
 HERE = Path(__file__).parent
+KILLS = HERE.parent / "src" / "headwise" / "show" / "server" / "kills.json"
 SENTENCE = "The cat sat on the mat because it was tired."
 
 
@@ -69,6 +71,12 @@ def kill_matrix_page() -> str:
     return page(everything())
 
 
+def kills_data() -> str:
+    """The page's kill matrix for `headwise serve`."""
+    found = data_of_page((HERE / "kill-matrix.md").read_text())
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace('},{"attack"', '},\n{"attack"') + "\n"
+
+
 PAGES = {"statistics.md": statistics_page, "commands.md": commands_page}
 SLOW_PAGES = {"kill-matrix.md": kill_matrix_page}  # compared by the test that makes the matrix anyway
 
@@ -76,6 +84,7 @@ SLOW_PAGES = {"kill-matrix.md": kill_matrix_page}  # compared by the test that m
 def main() -> None:
     for name, make in {**PAGES, **SLOW_PAGES}.items():
         (HERE / name).write_text(make())
+    KILLS.write_text(kills_data())
     headwise(["look", "demo:smollm2", SENTENCE, "--statistic", "first", "--png", str(HERE / "heads.png")])
 
 

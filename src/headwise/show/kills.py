@@ -1,5 +1,6 @@
 """The kill matrix in the terminal and as a page."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,43 @@ def as_data(matrix: "KillMatrix") -> dict[str, Any]:
         "complete": told["complete"],
         "invariants": [{"name": name, "code": code, "statement": statements[name]} for name, code in matrix.codes.items()],
         "rows": [{**row, "control": not row["named"] and row["attack"] != "honest", "honest": row["attack"] == "honest"} for row in told["rows"]],
+    }
+
+
+def data_of_page(words: str) -> dict[str, Any]:
+    """What `as_data` gives, read from the page that `page` wrote: but for what each invariant saw first."""
+    from headwise.catalog import entries
+
+    invariants, attacks = entries("headwise.proof.invariants"), entries("headwise.proof.attacks")
+    names = re.findall(r"^\| \S+ \| `(\w+)` \|", words.split("## Invariants")[1].split("## Attacks")[0], re.MULTILINE)
+    header, *lines = words.split("```text\n")[1].split("\n```")[0].splitlines()
+    width = len(header) - len(header.lstrip()) - (3 - len(header.split()[0]))
+    rows = []
+    for line in lines:
+        attack, _, told = line[:width].strip().partition(": ")
+        marks = {name: line[width + 4 * n : width + 4 * n + 3].strip() for n, name in enumerate(names)}
+        entry = attacks.get(attack)
+        rows.append(_row_of(attack, told, marks, entry))
+    told_invariants = [{"name": name, "code": invariants[name].code, "statement": invariants[name].statement} for name in names]
+    return {"complete": not any(row["missed"] or row["alarms"] for row in rows), "invariants": told_invariants, "rows": rows}
+
+
+def _row_of(attack: str, told: str, marks: dict[str, str], entry: Any) -> dict[str, Any]:
+    named = () if entry is None else entry.caught_by
+    caught = [name for name, mark in marks.items() if mark in ("●", "○") or (mark == "!" and name not in named)]
+    honest = entry is None
+    return {
+        "attack": attack,
+        "told": told,
+        "code": getattr(entry, "code", ""),
+        "lie": "Our own engine." if honest else entry.lie,
+        "named": list(named),
+        "asked": [name for name, mark in marks.items() if mark],
+        "caught": dict.fromkeys(caught, ""),
+        "missed": [name for name in named if name not in caught],
+        "alarms": [] if named else caught,
+        "control": not honest and not named,
+        "honest": honest,
     }
 
 

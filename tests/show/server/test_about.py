@@ -81,6 +81,12 @@ def test_what_can_be_checked(opened):
         assert found["headwise:attend"]["statement"] == "our own" and found["my.module:Attention"]["statement"] == "named at start"
 
 
+def test_the_kill_matrix_that_came_with_this_version(page):
+    told = page.get("/api/kills").json()
+    rows = {row["attack"]: row for row in told["rows"]}
+    assert told["complete"] and rows["tie_heads"]["caught"] == {"heads_are_independent": ""} and rows["honest"]["honest"] and len(told["invariants"]) >= 30
+
+
 def test_unknown_paths_and_methods(page):
     answer = page.get("/api/nothing")
     assert (answer.status_code, answer.json()["error"]["kind"]) == (404, "NotFound") and "GET /api/nothing" in answer.text

@@ -8,5 +8,5 @@ from typing import Any
 
 @cache
 def kills() -> dict[str, Any]:
-    """The kill matrix, as `make docs` wrote it; a test makes it anew and compares."""
+    """The kill matrix of docs/kill-matrix.md; a test makes that anew and compares."""
     return json.loads(files("headwise.show.server").joinpath("kills.json").read_text(encoding="utf-8"))
