@@ -1,4 +1,4 @@
-"""Pictures of the page's views, from the demo models: docs/page/. `make screenshots`, about three minutes."""
+"""Pictures of the page's views, from the demo models: docs/page/. `make screenshots`, about five minutes; with words, those whose names have one of them."""
 
 import json
 import os
@@ -51,9 +51,16 @@ def served(*words: str) -> Iterator[str]:
             process.wait(20)
 
 
+def wanted(name: str) -> bool:
+    """Whether this picture was asked for."""
+    return len(sys.argv) < 2 or any(word in name for word in sys.argv[1:])
+
+
 def look(browser: Any, address: str, theme: str) -> None:
     """Every place in one theme."""
     for name, state, (width, height), last in PLACES:
+        if not wanted(f"{name}-{theme}"):
+            continue
         context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
         page = context.new_page()
         page.set_default_timeout(240_000)
