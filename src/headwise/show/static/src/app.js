@@ -14,7 +14,6 @@ import { moves } from "./views/moves.js";
 import { failureNote } from "./parts/note.js";
 
 const MADE = { model, head, moves, check, compare, claims };
-const ALONE = new Set(["moves", "claims"]); // views that need no server
 const CODES = ["M1", "M2", "M3", "M4", "M5"];
 
 export class App {
@@ -253,5 +252,3 @@ function keys() {
   const close = el("button", { class: "button primary", value: "close" }, "Close");
   return el("dialog", { "aria-labelledby": "headwise-keys" }, el("h2", { id: "headwise-keys", class: "title" }, "Keys and marks"), list, marks, el("form", { method: "dialog" }, close));
 }
-
-export { ALONE };

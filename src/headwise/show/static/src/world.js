@@ -1,6 +1,6 @@
 /** What the page knows: models, the run that is looked at, its numbers, proof, edits and jobs. Views read it; it tells them what has changed. */
 
-import { Failure, ask } from "./transport.js";
+import { ask } from "./transport.js";
 
 const KEPT = 96; // answers about heads that are kept
 const NO_RUN = { id: null };
@@ -303,5 +303,3 @@ function emptyAtlas(some, layers) {
 function atlas(found, layers) {
   return { ...emptyAtlas(found, layers), data: found.arrays.mass.data, layersThere: layers };
 }
-
-export { Failure };

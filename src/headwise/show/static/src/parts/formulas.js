@@ -3,7 +3,6 @@
 import { fixed } from "../format.js";
 
 const two = (number) => (Math.abs(number) < 0.005 ? "0" : fixed(number, Number.isInteger(number) ? 0 : 2));
-const exact = (number) => (Number.isInteger(number) ? fixed(number, 0) : fixed(number, 4));
 const times = (pairs) => pairs.map(([a, b]) => `${two(a)}·${bracketed(b)}`).join(" + ");
 const bracketed = (number) => (number < 0 ? `(${two(number)})` : two(number));
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
@@ -115,5 +114,3 @@ const WAYS = {
     };
   },
 };
-
-export { exact };

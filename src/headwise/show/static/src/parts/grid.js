@@ -1,12 +1,12 @@
 /** All heads on one canvas: thumbnails or a measure, kv brackets, bars, marks; one focus cell that roves. However many heads, a frame draws what is seen. */
 
-import { el, fill } from "../dom.js";
+import { el } from "../dom.js";
 import { headName } from "../format.js";
 import { KINDS } from "../marks.js";
 import { diverging, sequential } from "../ramp.js";
 import { checkOf, colourShare, isSigned, reach, titleOf, valueText } from "./measures.js";
-import { meaningOf, roleOf, roleWord, shapesOf } from "./roles.js";
-import { stateOf, verdictOf, verdictWords } from "./verdicts.js";
+import { roleOf, roleWord, shapesOf } from "./roles.js";
+import { stateOf } from "./verdicts.js";
 import { painted } from "./thumb.js";
 
 const SIZES = { S: null, M: 34, L: 66 }; // S fits the width
@@ -481,5 +481,3 @@ export function barsOf(world, kind) {
   if (!["map", "role"].includes(kind) && world.measure(kind)) return kind;
   return ["importance", "write_norm", "entropy"].find((name) => world.measure(name)) ?? "entropy";
 }
-
-export { fill, meaningOf, verdictOf, verdictWords };

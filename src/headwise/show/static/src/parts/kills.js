@@ -65,7 +65,7 @@ export class KillMatrix {
       el("b", {}, title(row)),
       el("span", {}, ` “${row.lie}”`),
       el("p", {}, caught.length ? "Caught by " : row.named.length ? "Caught by nobody." : "No fault: nobody accuses it.", caught.flatMap(([name, saw], at) => [at ? ", " : "", el("em", { data: { tip: saw } }, name.replaceAll("_", " "))]), caught.length ? "." : ""),
-      caught.length ? el("p", { class: "quiet" }, `First seen: ${caught[0][1]}`) : null,
+      caught[0]?.[1] ? el("p", { class: "quiet" }, `First seen: ${caught[0][1]}`) : null,
     );
   }
 

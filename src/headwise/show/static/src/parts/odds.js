@@ -2,7 +2,6 @@
 
 import { el } from "../dom.js";
 import { fixed, percent, spelled } from "../format.js";
-import { mark } from "../marks.js";
 
 /** @param top [{token, probability, as_loaded?}] */
 export function odds(top, { of = spelled, makeMark, one = false, moved = false } = {}) {
@@ -26,5 +25,3 @@ export function output(run, makeMark, options = {}) {
 }
 
 export const outputTitle = (kind) => ({ next_token: "next token", classes: "classes", embedding: "embedding", logits: "the last position" })[kind] ?? "";
-
-export { mark };

@@ -1,6 +1,6 @@
 /** A map small enough to read: every cell a number, its tokens on both axes; arrows move, the exact value stands beneath. */
 
-import { el, fill, svg } from "../dom.js";
+import { el, svg } from "../dom.js";
 import { shown } from "../format.js";
 import { paper } from "../ramp.js";
 
@@ -50,5 +50,3 @@ export function shortMap(app, weights, { readout, lit }) {
   node.lit(lit);
   return node;
 }
-
-export { fill };

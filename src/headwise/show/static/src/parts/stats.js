@@ -2,7 +2,7 @@
 
 import { el, svg } from "../dom.js";
 import { fixed } from "../format.js";
-import { mark, marked } from "../marks.js";
+import { mark } from "../marks.js";
 import { checkOf, shownMeasures, titleOf, valueText } from "./measures.js";
 import { evidence, glyph, meaningOf } from "./roles.js";
 import { runMark } from "./verdicts.js";
@@ -72,5 +72,3 @@ export function roleEvidence(app) {
     }),
   );
 }
-
-export { marked };

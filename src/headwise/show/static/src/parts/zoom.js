@@ -1,8 +1,8 @@
 /** The map of any length: deep zoom on tiles, tokens on the axes, the exact value at the cursor, its row and its column read out. */
 
 import { el, fill } from "../dom.js";
-import { counted, fixed, grouped, shown } from "../format.js";
-import { SCALES, SCALE_SIGNS, sequential } from "../ramp.js";
+import { fixed, grouped, shown } from "../format.js";
+import { SCALES, SCALE_SIGNS } from "../ramp.js";
 import { failureNote, segmented } from "./note.js";
 import { OpenSeadragon, Tiles, coloured } from "./osd-source.js";
 import { rampBar } from "./ramp-bar.js";
@@ -463,5 +463,3 @@ function stepFor(pixels) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
 }
-
-export { counted, sequential };

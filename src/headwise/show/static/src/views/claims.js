@@ -1,7 +1,7 @@
 /** Claims: what people say of heads, what speaks for and against it. Cited until it is measured here, and marked so. */
 
 import { el, fill, svg } from "../dom.js";
-import { headed, segmented } from "../parts/note.js";
+import { segmented } from "../parts/note.js";
 import { mark } from "../marks.js";
 import { plot } from "../parts/plot.js";
 import { CLAIMS } from "../claims.js";
@@ -41,5 +41,3 @@ function card(app, claim) {
     el("p", { class: "source" }, el("span", {}, source), el("span", { class: "number" }, claim.proved ? "proved in Five moves" : "cited", mark(claim.proved ? "bound" : "cited", claim.proved ?? claim.source))),
   );
 }
-
-export { headed };

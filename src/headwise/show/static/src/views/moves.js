@@ -250,7 +250,7 @@ function lane(make, op, found, head) {
 
 function verdictMark(found, code) {
   const { state, says } = found.verdicts[code];
-  return state === "vacuous" ? null : mark(state === "holds" ? (found.verdicts[code].bound ? "bound" : "equal") : "fails", `${code}: ${says}`);
+  return state === "vacuous" ? null : mark(state === "holds" ? (Number(found.verdicts[code].bound) ? "bound" : "equal") : "fails", `${code}: ${says}`);
 }
 
 /** One reach for all colours, so that the same colour is the same number everywhere. */
