@@ -1,5 +1,9 @@
-"""Writes docs/findings.md from real runs: `python -m docs.findings [PEER ...]`; the peers that are installed when none is named."""
+"""Writes docs/findings.md from real runs: `python -m docs.findings [PEER ...]`, the peers that are installed when none is named.
 
+Sections of peers that are not run stay as they are: a peer may need an environment of its own, and some take minutes.
+"""
+
+import re
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -7,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from docs.findings_transformers import section as in_models
 from headwise.subjects.check import check
 from headwise.subjects.find import peers
 from headwise.subjects.report import Report
@@ -42,14 +47,28 @@ def _version(package: str) -> str:
         return "of unknown version"
 
 
+IN_MODELS = "transformers`, in models"
+
+
+def sections(page: str) -> dict[str, str]:
+    """What a page has of each peer, by name."""
+    parts = re.split(r"^## `", re.sub(r"^Not run yet:.*$", "", page, flags=re.MULTILINE), flags=re.MULTILINE)[1:]
+    return {part.splitlines()[0].removesuffix("`"): f"## `{part.rstrip()}\n" for part in parts}
+
+
+def joined(found: dict[str, str]) -> str:
+    """The page: peers in the order of their names, what was seen in models behind them, and who is missing."""
+    missing = [name for name in peers() if name not in found]
+    rest = [f"Not run yet: {', '.join(f'`{name}`' for name in missing)}.\n"] if missing else []
+    return "\n".join([HEAD, *(found[name] for name in sorted(found, key=lambda name: (name not in peers(), name))), *rest])
+
+
 def main(names: list[str]) -> None:
     torch.set_num_threads(1)
-    chosen = names or [name for name, peer in peers().items() if all(find_spec(module) for module in peer.needs)]
-    parts = [section(name, check(name, level="quick")) for name in chosen]
-    left = [name for name in peers() if name not in chosen]
-    if left:
-        parts.append(f"Not part of this run: {', '.join(f'`{name}`' for name in left)}.\n")
-    Path(__file__).with_name("findings.md").write_text("\n".join([HEAD, *parts]), encoding="utf-8")
+    page = Path(__file__).with_name("findings.md")
+    for name in names or [*(name for name, peer in peers().items() if all(find_spec(module) for module in peer.needs)), "models"]:
+        new = {IN_MODELS: in_models()} if name == "models" else {name: section(name, check(name, level="quick"))}
+        page.write_text(joined({**sections(page.read_text(encoding="utf-8")), **new}), encoding="utf-8")
 
 
 if __name__ == "__main__":

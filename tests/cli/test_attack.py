@@ -66,6 +66,35 @@ def test_an_attack_that_nothing_catches_is_exit_code_1(capsys, monkeypatch):
     assert attack(capsys, "tie_heads")[0] == 1
 
 
+def test_the_moves_alone(capsys):
+    code, out, _ = attack(capsys, "--moves")
+    assert code == 0
+    assert rows(out)["M5"] == ("holds", "falls")
+    assert "caught by all whom they name" not in out
+
+
+def test_the_matrix_alone_and_both(capsys, monkeypatch):
+    """A small matrix in place of the whole, which has a test of its own."""
+    from headwise.proof import kill_matrix
+
+    small = kill_matrix.attack(["nan_is_swept_away"])
+    told: list[str] = []
+
+    def everything(tell):
+        tell("nan_is_swept_away")
+        told.append("told")
+        return small
+
+    monkeypatch.setattr(kill_matrix, "everything", everything)
+    code, out, _ = attack(capsys, "--matrix")
+    assert (code, rows(out), told) == (0, {}, ["told"])
+    assert "1 of 1 caught by all whom they name." in out
+    code, out, _ = attack(capsys)
+    assert code == 0
+    assert rows(out)["M5"] == ("holds", "falls")
+    assert "1 of 1 caught by all whom they name." in out
+
+
 def test_one_lie_and_what_each_invariant_saw(capsys):
     code, out, _ = attack(capsys, "nan_is_swept_away")
     assert code == 0
@@ -84,6 +113,8 @@ def test_json_of_one_lie(capsys):
     [
         (["--heads", "3"], "heads must be 1, 2 or 4, which divide the 4 features of the example, got 3. Choose one of them."),
         (["tie_head"], "attack must be one of "),
+        (["--moves", "--matrix"], "moves and matrix must not be given together, got both. Leave both out to see the one and then the other."),
+        (["nan_is_swept_away", "--moves"], "moves must come with an attack on the example, got 'nan_is_swept_away'. Choose one of "),
         (["nan_is_swept_away", "--heads", "2"], "heads must be left out for 'nan_is_swept_away', got 2. Only attacks on the example have heads: "),
     ],
 )
