@@ -10,6 +10,7 @@ import torch
 from headwise.axes import Tensor
 from headwise.proof.answer import PLAINLY, Answer, How
 from headwise.proof.conventions import Conventions
+from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused, Subject
 from headwise.subjects.watch import said
@@ -181,10 +182,10 @@ def _close(got: Tensor, right: Tensor) -> Tensor:
     return torch.isclose(got.detach().cpu().double(), right, rtol=CLOSE, atol=CLOSE, equal_nan=True)
 
 
-gates: list[Callable[[Problem, How], None]] = []  # each is told of a probe before it is made, and may refuse it
+gates: list[Callable[[Problem | LayerProblem, How], None]] = []  # each is told of a probe before it is made, and may refuse it
 
 
-def asked(subject: Subject, problem: Problem, how: How = PLAINLY) -> Answer | Exception:
+def asked(subject: Subject, problem: Problem | LayerProblem, how: How = PLAINLY) -> Answer | Exception:
     """What the subject answers, or how it refuses. Whatever it raises is an answer to a probe."""
     try:
         for gate in gates:
