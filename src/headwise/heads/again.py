@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map_only
 from headwise.attention.attend import compute
 from headwise.axes import Bool, Float, Output, Tensor
 from headwise.errors import HeadwiseError, ModelError
-from headwise.heads.tape import Step, Tape, blocks_of, detach, first_tensor, replaced_forward, several
+from headwise.heads.tape import Step, Tape, blocks_of, detach, first_tensor, replaced_forward, several, unread
 from headwise.models.layout import Output as Projection
 from headwise.models.layout import apart
 from headwise.models.reading import Asked, TakenApart
@@ -148,7 +148,8 @@ class Again:
             step = self.tape.steps[index]
             self._calls += step.calls
             self._uses.update(step.uses)
-            return several(step.result, self.batch, self._times)
+            read_on = index == self._start[0] - 1  # what the others gave goes into blocks that are answered too
+            return several(step.result, self.batch, self._times) if read_on else unread(step.result, self.batch, self._times)
         if not self._recording:
             return forward(*args, **kwargs)
         given = first_tensor(args, kwargs)

@@ -74,6 +74,13 @@ def several(found: Any, batch: int, times: int) -> Any:
     return tree_map_only(torch.Tensor, copied, found)
 
 
+def unread(found: Any, batch: int, times: int) -> Any:
+    """The same where nothing of it will be read: shapes without copies, for one text; a model that writes into it all the same fails, and is then run whole."""
+    if batch > 1 or times == 1:
+        return several(found, batch, times)
+    return tree_map_only(torch.Tensor, lambda x: x.expand(times, *x.shape[1:]) if x.dim() and x.shape[0] == 1 else x, found)
+
+
 def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
     """Give one module of a twin another way to compute; its hooks, names and attributes stay."""
     vars(module)["forward"] = forward
