@@ -185,6 +185,15 @@ FAULTS = {
         lambda folder: (folder / "tokenizer.json").write_text("{"),
         "a tokenizer must be one that transformers loads, got .*Pass tokenizer=",
     ),
+    "a size that is no number": (
+        lambda folder: change(folder, hidden_size="wide"),
+        "a checkpoint must be one that transformers loads, got .*hidden_size.*: TypeError: .*wide.*Correct its config.json",
+    ),
+    "heads that do not divide the width": (
+        lambda folder: change(folder, num_attention_heads=5),
+        "a checkpoint must be one that transformers loads, got .*ValueError: .*multiple of.*Correct its config.json",
+    ),
+    "no heads": (lambda folder: change(folder, num_attention_heads=0), "a checkpoint must be one that transformers loads, got .*Correct its config.json"),
     "a family of tomorrow": (
         lambda folder: change(folder, model_type="llama9", transformers_version="5.99.0"),
         r"a checkpoint must be of a family that transformers 5\.\S+ knows, got 'llama9' in .*; it was saved by 5.99.0. Install a newer transformers 5",

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
@@ -20,7 +22,10 @@ from headwise.models.demo import demo
 from headwise.models.model import Model
 from headwise.models.origin import origin_of
 
-FAILURES = (OSError, ValueError, RuntimeError, KeyError, ImportError, TypeError, AttributeError)
+FAILURES = (
+    *(OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError, ArithmeticError, AssertionError),
+    *(SafetensorError, StrictDataclassError),  # which are plain Exceptions
+)
 QUIET_BYTES = 1 << 30  # smaller weights load too fast for a progress bar
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "tekken.json")
 
@@ -132,7 +137,8 @@ def class_of(config: Any, trust_remote_code: bool) -> Any:
 
 
 def _explained(where: str, error: Exception) -> str:
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    said = " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])
     if "trust_remote_code" in str(error):
         return f"a model must not need code of its own, got {where!r}, which does. Read that code, then pass trust_remote_code=True."
     if not Path(where).is_dir() and isinstance(error, OSError):
@@ -149,7 +155,7 @@ def _explained(where: str, error: Exception) -> str:
     if method is not None and isinstance(error, ImportError | ModuleNotFoundError):
         what = "a quantised checkpoint must find the library that reads it"
         return f"{what}, got {where!r} of {method!r}: {said} Install that, or open an unquantised checkpoint."
-    return f"a checkpoint must be one that transformers loads, got {where!r}: {said}"
+    return f"a checkpoint must be one that transformers loads, got {where!r}: {said.rstrip('.')}. Correct its config.json, or fetch the model again."
 
 
 def _stated(where: str) -> dict[str, Any]:
