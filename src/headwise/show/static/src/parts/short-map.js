@@ -10,7 +10,8 @@ const TOP = 60;
 export function shortMap(app, weights, { readout, lit }) {
   const { part } = app.world;
   const [rows, columns] = weights.shape;
-  const side = Math.max(12, Math.min(32, Math.floor(300 / Math.max(rows, columns))));
+  const room = app.root.clientWidth < 760 ? app.root.clientWidth - 200 : 300; // a phone shows the whole map, if without numbers
+  const side = Math.max(11, Math.min(32, Math.floor(room / Math.max(rows, columns))));
   const width = LEFT + columns * side + 40;
   const height = TOP + rows * side + 4;
   const cells = [];
