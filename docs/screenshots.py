@@ -29,7 +29,7 @@ PLACES = (
     ("moves", "moves;h=2", (1280, 900), ".witness td"),
     ("moves-tied", "moves;h=4;attack=tie_heads;pin=weights.1:2,1", TALL, ".witness td"),
     ("check", "check;subject=headwise:attend", (1280, 900), ".kills td"),
-    ("compare", "compare;base=smollm2;tuned=tuned;text=cat", DESK, ".compared td"),
+    ("compare", "compare;base=smollm2;tuned=tuned;text=cat", DESK, ".three[data-drawn]"),
     ("claims", "claims", TALL, ".card"),
     ("model-phone", "model/2/3;model=minilm;text=cat", PHONE, ".blue [data-check=model]"),
     ("head-phone", "head/2/3;model=minilm;text=cat", PHONE, ".dose"),

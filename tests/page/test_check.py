@@ -99,7 +99,7 @@ def test_two_models_are_compared_head_by_head(page, checkpoints, tmp_path):
         assert page.locator(".segmented button").all_inner_texts() == ["all 18", "amplified 1", "muted 1", "unchanged 16"]
         heads.nth(1).click()
         assert page.locator(".rail .title").inner_text() == "L0 H1" and "gain 0.300" in page.locator(".rail .quiet").inner_text()
-        wait(page, "document.querySelector('.three canvas').width > 1")
+        page.wait_for_selector(".three[data-drawn]")
         assert audited(page) == []
         page.get_by_role("button", name="open in tuned").click()
         wait(page, "document.querySelector('h1').innerText === 'Layer 0 · Head 1'")

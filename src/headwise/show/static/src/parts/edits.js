@@ -43,7 +43,7 @@ function willChange({ tensors, of_tensors: all }) {
 }
 
 function savedNote(saved) {
-  return el("p", { class: "note", role: "status" }, sign("equal"), el("b", {}, "Saved to "), el("code", {}, saved.path), `. ${saved.changed.length} of ${saved.of_tensors} tensors differ, ${bytes(saved.bytes)}. Plain transformers loads it.`);
+  return el("p", { class: "note", role: "status" }, el("b", {}, "Saved to "), el("code", {}, saved.path), `. ${saved.changed.length} of ${saved.of_tensors} tensors differ, ${bytes(saved.bytes)}. Any tool that reads safetensors loads it.`);
 }
 
 function save(app, node) {

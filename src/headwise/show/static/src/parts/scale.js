@@ -65,7 +65,7 @@ export class ScalePanel {
       this.figure = doseCurve(dose, +this.slider.value);
       fill(this.curve, this.figure);
       const what = dose.kl ? "KL of the output, nats" : "1 − cosine of the embedding";
-      fill(this.peak, "z is multiplied before ", wo(), `: 0 silences, 1 is as loaded. Curve: ${what}, at most ${fixed(Math.max(...harm(dose)), 4)}`, mark("equal", "nine runs of the edited model"));
+      fill(this.peak, "z is multiplied before ", wo(), `: 0 silences, 1 is as loaded. Curve: ${what}, at most ${fixed(Math.max(...harm(dose)), 4)}`, mark("equal", "it is the edited model’s own output, at nine scales"));
     } catch (failure) {
       if (!this.closed && this.doseOf === key) fill(this.curve, failureNote(failure));
     }
@@ -110,7 +110,7 @@ export class ScalePanel {
     try {
       const effect = await world.about(`effect ${key}`, () => world.effect());
       if (this.closed || this.effectOf !== key) return;
-      this.draw(effect, "equal", "one run of the edited model");
+      this.draw(effect, "equal", "it is the edited model’s own output, of one run");
     } catch (failure) {
       if (!this.closed && this.effectOf === key) fill(this.effectNode, headed("Effect"), failureNote(failure));
     }

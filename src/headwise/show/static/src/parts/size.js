@@ -2,7 +2,6 @@
 
 import { el, fill } from "../dom.js";
 import { bytes, grouped, large } from "../format.js";
-import { mark } from "../marks.js";
 import { failureNote, headed } from "./note.js";
 
 const WIDTHS = [768, 1024, 2048, 3072, 4096, 5120, 6144, 8192];
@@ -78,7 +77,7 @@ function table({ width, heads, kv, length }) {
     const s = sizes({ width, heads: H, kv: G, length });
     return el("tr", { class: H === heads ? "on" : "" }, el("th", { scope: "row" }, `${H} heads`, G === H ? null : el("span", { class: "quiet" }, `, ${G} KV`)), COLUMNS.map(([, , , say]) => el("td", {}, say(s))));
   });
-  const head = COLUMNS.map(([, title, formula]) => el("th", { scope: "col", data: { tip: formula } }, title, mark("equal", `exact: ${formula}`, { focus: false })));
+  const head = COLUMNS.map(([, title, formula]) => el("th", { scope: "col", data: { tip: formula } }, title));
   const chosen = sizes({ width, heads, kv, length });
   const times = chosen.materialised / chosen.ours;
   return el(

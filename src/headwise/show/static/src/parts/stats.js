@@ -25,7 +25,7 @@ function line(world, { name, statement, unit }, layer, head) {
     { class: "stat", data: { tip, measure: name } },
     el("span", { class: "name" }, titleOf(name)),
     strip,
-    el("span", { class: "value number" }, refused ? "–" : valueText(name, value), name === "importance" ? mark("equal", "one run a head, silenced") : runMark(world, check, layer)),
+    el("span", { class: "value number" }, refused ? "–" : valueText(name, value), name === "importance" ? mark("estimate", "measured on one run a head, silenced; not proved") : runMark(world, check, layer)),
   );
 }
 

@@ -31,6 +31,7 @@ const MEANINGS = {
 };
 const TITLES = { qk: "cosine of QK", ov: "cosine of OV", size: "size of QK", temperature: "temperature", twin: "twin", pattern: "pattern", writes: "writes" };
 const BARS = { gain: "log", size: "log", qk: "less", ov: "less" };
+const HOW = "computed once, in float64 where it is of the weights; no other route has confirmed it";
 const MOST = 120; // rows that are shown
 
 const icon = (verdict) => svg("svg", { class: "verdict-icon", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: (SHAPES[verdict] ?? SHAPES.unchanged) }));
@@ -201,7 +202,7 @@ class CompareView {
         columns.map((name) => el("td", {}, barOf(name, result.variables[name].values[one.layer][one.head]), valueOf(name, result.variables[name].values[one.layer][one.head]))),
       ),
     );
-    const head = columns.map((name) => el("th", { scope: "col", data: { tip: result.variables[name].statement } }, title(name), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement, { focus: false })));
+    const head = columns.map((name) => el("th", { scope: "col", data: { tip: result.variables[name].statement } }, title(name), mark("estimate", `${result.variables[name].statement}\n${HOW}`, { focus: false })));
     const table = el("table", { class: "compared" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "head"), el("th", { scope: "col", class: "left" }, "verdict"), head)), el("tbody", {}, rows));
     table.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -231,11 +232,11 @@ class CompareView {
       this.rail,
       el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(one.layer, one.head)), chip(one.verdict)),
       el("p", { class: "quiet" }, sentence(MEANINGS[one.verdict] ?? ""), result.evidence?.[one.layer]?.[one.head] ? ` (${result.evidence[one.layer][one.head]})` : "", "."),
-      el("div", { class: "three" }, figures),
+      (this.three = el("div", { class: "three" }, figures)),
       trouble,
       rampBar(this.app.theme, { low: "less", high: "more weight", kind: "diverging" }),
       el("div", { class: "section" }, headed("All heads"), this.scatter(result, one)),
-      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, el("span", {}, title(name))), el("span", { class: "value number" }, valueOf(name, result.variables[name].values[one.layer][one.head]), mark(/pattern|write/.test(name) ? "equal" : "bound", result.variables[name].statement))))),
+      el("div", { class: "section" }, headed("How the verdict is reached"), this.columns(result).map((name) => el("div", { class: "stat plain", data: { tip: result.variables[name].statement } }, el("span", { class: "name" }, el("span", {}, title(name))), el("span", { class: "value number" }, valueOf(name, result.variables[name].values[one.layer][one.head]), mark("estimate", HOW))))),
     );
     this.maps(one, maps, trouble);
   }
@@ -274,6 +275,7 @@ class CompareView {
       if (this.mapsOf !== key) return;
       both.forEach(({ data, shape }, at) => paintCodes(canvases[at], coded(data), shape[0], shape[1], theme, "sqrt"));
       paintDifference(canvases[2], ...both, theme);
+      this.three.dataset.drawn = "";
     } catch (failure) {
       if (this.mapsOf === key) fill(trouble, failureNote(failure));
     }

@@ -111,7 +111,7 @@ function shield(fallen, found) {
 function verdictLine(move, verdict) {
   const falls = verdict.state === "falls";
   const [what, bound] = said(verdict);
-  const kind = verdict.state === "holds" ? (bound === null ? "equal" : "bound") : falls ? "fails" : "refused";
+  const kind = verdict.state === "holds" ? "bound" : falls ? "fails" : "refused";
   const shownMark =
     verdict.state === "vacuous" ? el("span", { class: "mark vacuous", role: "img", "aria-label": "vacuous", data: { tip: `Vacuous: ${verdict.says}` }, tabindex: 0 }, "–") : mark(kind, `${move.formula}\n${verdict.says}`);
   return el(
@@ -250,7 +250,7 @@ function lane(make, op, found, head) {
 
 function verdictMark(found, code) {
   const { state, says } = found.verdicts[code];
-  return state === "vacuous" ? null : mark(state === "holds" ? (Number(found.verdicts[code].bound) ? "bound" : "equal") : "fails", `${code}: ${says}`);
+  return state === "vacuous" ? null : mark(state === "holds" ? "bound" : "fails", `${code}: ${says}`);
 }
 
 /** One reach for all colours, so that the same colour is the same number everywhere. */
