@@ -42,13 +42,14 @@ def test_json_csv_and_png_have_every_head(capsys, checkpoint, tuned, tmp_path):
     (part,) = json.loads(out)["parts"]
     right = hw.compare(checkpoint, tuned, TEXT)
     assert code == 0 and part["muted"] == 0.7 and len(part["heads"]) == 18
-    rows = list(csv.DictReader((tmp_path / "heads.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
     for row, head in zip(rows, part["heads"], strict=True):
         here = right.sel(layer=head["layer"], head=head["head"])
         assert row["verdict"] == head["verdict"] == here["verdict"].item()
         for name in ("gain", "ov", "qk", "size", "temperature", "pattern", "writes"):
             assert float(row[name]) == pytest.approx(float(here[name]), abs=1e-6) == head[name]
-    assert Image.open(tmp_path / "heads.png").size[0] > 300
+    with Image.open(tmp_path / "heads.png") as picture:
+        assert picture.size[0] > 300
 
 
 def test_thresholds_are_options(capsys, checkpoint, tuned):

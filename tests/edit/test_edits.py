@@ -138,7 +138,7 @@ def test_one_use_of_a_shared_layer_is_edited_at_run_time_alone():
 
 
 def test_attention_that_the_model_computes_itself_is_edited_in_the_weights():
-    model = wide(BLOOM)
+    model = hw.open_model(BLOOM.build())
     edited = model.edit([hw.Silence(0, 1), hw.Temper(1, 2, 2.0)])
     assert edited.report.passed
     assert "BloomAttention" in str(type(model.hf.transformer.h[0].self_attention)) and not edited.plan.run

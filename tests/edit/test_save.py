@@ -266,7 +266,7 @@ def test_a_list_of_edits_is_a_small_file(tmp_path):
 BROKEN = {
     "no JSON": ("{", r"a file of edits must be one that headwise wrote, got .*: it is no JSON. Check the path."),
     "nothing": ("{}", r"a file of edits must list some under 'edits', got none in .*"),
-    "unknown": ('{"edits": [{"edit": "flip"}]}', r"an edit must be one of blind, prune, scale, silence, temper, tie, got flip in edit 0 of .*"),
+    "unknown": ('{"edits": [{"edit": "flip"}]}', r"an edit must be one of blind, prune, scale, silence, temper, tie, got 'flip' in edit 0 of .*"),
     "numbers": ('{"edits": [{"edit": "scale", "layer": 1}]}', r"an edit must have the numbers of its kind, got .* in edit 0 of .*: .*missing"),
 }
 

@@ -78,6 +78,13 @@ def test_every_row_of_the_projections_is_some_head_s(name):
             assert bias in claimed or bias not in dict(hf.named_parameters())
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3", "bloom"])
+def test_rounding_to_bfloat16_is_no_norm(name):
+    hf = (FAMILIES.get(name) or MORE[name]).build().bfloat16()
+    sides = found(hf)[1][1]
+    assert sides.query.linear == sides.key.linear == (name != "qwen3") and sides.value.linear
+
+
 def test_a_norm_of_each_head_s_queries_is_seen_as_such():
     sides = found(build("qwen3"))[1][1]
     assert not sides.query.linear and not sides.key.linear and sides.value.linear

@@ -17,10 +17,8 @@ from headwise.models.blocks import Block
 from headwise.models.layout import Layout
 from headwise.models.session import explained, listening, unmasked_is_causal
 from headwise.models.tap import register
-from headwise.models.tracing import Head, Leaf, Traced, Tracer, traced
+from headwise.models.tracing import SLACK, Head, Leaf, Traced, Tracer, traced
 from headwise.models.watch import LayoutChanged
-
-SLACK = 1e-3  # how closely slopes must add up, of the size of what is added: float32 on random numbers gives 1e-6, a norm 1
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from headwise.models.reading import Asked
 from headwise.models.tap import running
 from headwise.models.watch import LayoutChanged, Watch, Wish
 
+SLACK = 0.02  # of the size of what is added up: rounding to bfloat16 gives 0.001, a norm 0.5 and more
+
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
@@ -93,7 +95,7 @@ class Tracer(Watch):
 
     def _product(self, name: str) -> Callable[..., Tensor]:
         def hook(module: nn.Module, args: Any, result: Tensor) -> Tensor:
-            leaf = torch.randn(result.shape, generator=self.generator).to(result.device).requires_grad_()
+            leaf = torch.randn(result.shape, generator=self.generator).to(result).float().requires_grad_()  # rounded as the model's own numbers are
             axis = 1 if isinstance(module, Conv1D) else 0
             bias = f"{name}.bias" if isinstance(module.bias, Tensor) else None
             self.leaves.append(Leaf(leaf, leaf.dim() - 1, (f"{name}.weight", axis), bias))
@@ -162,13 +164,13 @@ def _copies(x: Float[Tensor, "B H S D"] | None) -> int:
 
 
 def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[Leaf]) -> Traced:
-    """The gradient of each head, times random numbers, to every leaf."""
+    """The gradient of each head, times numbers that are random and lean towards it, to every leaf."""
     if x is None or not x.requires_grad:
         return Traced(refusal="no Linear is seen to give it")
-    noise = _noise(x)
+    noise = _noise(x) + x.detach() / x.detach().double().square().mean().sqrt().clamp(min=1e-30).to(x)
     near, heads = list(range(len(leaves))), []
     for head in range(x.shape[1]):
-        total = (x[:, head] * noise[:, head]).sum()
+        total = (x[:, head].double() * noise[:, head].double()).sum()
         gradients = _gradients(total, near, leaves)
         near = list(gradients)  # all heads of a call end at the same few leaves
         rows = {i: _rows(gradient != 0, leaves[i].axis) for i, gradient in gradients.items()}
@@ -183,13 +185,13 @@ def _from_weights(weights: Float[Tensor, "B H T S"], leaves: Sequence[Leaf]) -> 
     if not weights.requires_grad or weights.shape[0] != 1 or queries != weights.shape[3] or queries < 2:
         refused = Traced(refusal="the model computes this attention itself, and no Linear is seen to give it")
         return refused, refused
-    noise = _noise(weights[0, 0, -1])
-    noise = noise - noise.mean()  # log w = score - log Σ exp, of which the latter then cancels
     near = [i for i, leaf in enumerate(leaves) if leaf.tensor[..., 0].numel() == queries]
     found: list[Head] = []
     keys: list[Head] = []
     for head in range(weights.shape[1]):
-        total = (weights[0, head, -1].log() * noise).sum()
+        scores = weights[0, head, -1].log()
+        noise = _noise(scores) / 2 + scores.detach() / scores.detach().std().clamp(min=1e-30)
+        total = (scores * (noise - noise.mean())).sum()  # log w = score - log Σ exp, of which the latter cancels
         gradients = _gradients(total, near, leaves, twice=True)
         near = list(gradients)
         by_token = {i: gradient.flatten(0, -2) != 0 for i, gradient in gradients.items()}
@@ -209,7 +211,7 @@ def _is_straight(gradients: Mapping[int, Tensor], own: Mapping[int, Tensor], lea
     again = torch.autograd.grad(slope, [leaves[i].tensor for i in parts], retain_graph=True, allow_unused=True)
     curve = sum(float((x * part).sum()) for x, part in zip(again, parts.values(), strict=True) if x is not None)
     size = sum(float((gradients[i].detach() * parts[i]).abs().sum()) for i in parts)
-    return abs(curve) <= 1e-3 * size and float(slope.detach().abs()) > 1e-4 * size
+    return abs(curve) <= SLACK * size and float(slope.detach().abs()) > SLACK * size
 
 
 def _gradients(total: Tensor, near: Sequence[int], leaves: Sequence[Leaf], twice: bool = False) -> dict[int, Tensor]:
