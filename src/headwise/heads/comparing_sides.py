@@ -123,7 +123,7 @@ def check_alike(base: Checkpoint, tuned: Checkpoint) -> None:
     one, two = ([(place.part, place.layer, place.heads, place.key_heads) for place in found.anatomy.places] for found in (base, tuned))
     if one != two:
         raise ModelError(
-            f"checkpoints must have the same heads to be compared, got {len(one)} layers in {base.name!r} and {len(two)} in {tuned.name!r}, or others."
+            f"checkpoints must have the same heads to be compared, got others in {base.name!r} ({len(one)} layers) and {tuned.name!r} ({len(two)})."
         )
 
 
