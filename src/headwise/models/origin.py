@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers.utils.hub import cached_file
 
-Stamp = tuple[int, int, int]  # size, time of the last change in ns, inode
+Stamp = tuple[int, int, int, int]  # size, time of the last write in ns, of the last change at all (which nothing can set back), inode
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,5 @@ def _stamps(folder: Path) -> dict[str, Stamp]:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             state = path.stat()
-            found[str(path.relative_to(folder))] = (state.st_size, state.st_mtime_ns, state.st_ino)
+            found[str(path.relative_to(folder))] = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
     return found
