@@ -73,11 +73,11 @@ def test_padding_counts_nowhere(padding):
 def test_only_what_follows_is_run_again():
     hf = build("llama", num_hidden_layers=4)
     passage = Opener(hw.open_model(hf), "next").open(ids(batch=1))
+    assert passage.again.reuses and passage.again.copies and passage.again.is_chunked
     ran: list[int] = []
     for layer, block in enumerate(passage.again.twin.model.layers):
         block.mlp.register_forward_hook(lambda *_, layer=layer: ran.append(layer))
     passage.again.outputs([2], lambda call, read: read * 0, 1)
-    assert passage.again.reuses and passage.again.copies and passage.again.is_chunked
     assert ran == [2, 3]
 
 
