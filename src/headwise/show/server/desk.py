@@ -17,7 +17,7 @@ from headwise.show.server.work import Work
 if TYPE_CHECKING:
     from headwise.models.model import Model
 
-BUDGET = 1536 << 20  # bytes for all runs together
+BUDGET = 1 << 30  # bytes for all runs together
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 LONG = 1024  # tokens; of longer texts only the last token's logits are made
+CHARACTERS_OF_LONG = 1024  # no text of fewer has so many tokens
+SHORT = 8
 MEMORY = "1GiB"  # for a run
 
 
@@ -88,10 +90,14 @@ def _input(model: "Model", text: str) -> Any:
     check_text(text)
     if output_kind(model.hf) != "next_token" or "logits_to_keep" not in signature(model.hf.forward).parameters:
         return text
-    if model.tokenizer is None or len(text) < LONG:
+    if model.tokenizer is None or len(text) < CHARACTERS_OF_LONG:
         return text
     given = encode(model.hf, model.tokenizer, text).given
-    return text if given["input_ids"].shape[1] <= LONG else {**given, "logits_to_keep": 1}
+    if given["input_ids"].shape[1] <= LONG:
+        return text
+    short = {name: x[:, :SHORT] for name, x in given.items()}
+    model.run({**short, "logits_to_keep": 1}, statistics=())  # how this kind of input goes through the model is found out on few tokens
+    return {**given, "logits_to_keep": 1}
 
 
 def _part(run: "Run", part: str) -> dict[str, Any]:
