@@ -220,3 +220,39 @@ def test_the_largest_difference_on_tokens_that_count():
     assert furthest(x, y, real) != furthest(x, y, real)
     assert furthest(torch.tensor(1.0), torch.tensor(3.0), None) == 2
     assert furthest(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0
+
+
+def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_does(monkeypatch):
+    """MobileBERT's layers amplify rounding; that its eager and its sdpa round alike on one input allows nothing less."""
+    from headwise.models import agreement
+
+    run = run_of("llama")
+    own = session.tensors_of(run._session.plain("sdpa"))
+    monkeypatch.setattr(agreement, "_other", lambda *_: own)
+    rounding = furthest(agreement._in_float64(run._session)["logits"].float(), own["logits"], None)
+    floor = 2 * torch.finfo(torch.float32).eps * float(own["logits"].abs().max())
+    near = {"logits": own["logits"] + max(3 * rounding, 0)}
+    assert furthest(near["logits"], own["logits"], None) > floor
+    found = agreement.agreement(run._session, near)
+    assert found.holds and "its float32 and float64" in found.sentence
+    assert agreement.agreement(run._session, {"logits": own["logits"] + 10 * rounding}).holds is False
+
+
+def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
+    from headwise.models import agreement
+
+    run = run_of("llama")
+    plain = session.Session.plain
+
+    def spoiled(self, implementation):
+        out = plain(self, implementation)
+        out["logits"][0, 3] = torch.nan
+        return out
+
+    monkeypatch.setattr(session.Session, "plain", spoiled)
+    found = agreement.agreement(run._session, run.outputs)
+    assert found.holds is None
+    assert "logits of the model as it was loaded holds NaN where a run gives numbers" in found.sentence
+    wrong = run.outputs["logits"].clone()
+    wrong[1, 2] = torch.nan
+    assert agreement.agreement(run._session, {"logits": wrong}).holds is False

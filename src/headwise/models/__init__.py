@@ -2,6 +2,7 @@
 
     model = open_model("demo:smollm2")         a directory, a hub id, "demo:minilm", "demo:smollm2", or a torch module
     run   = model.run("The cat sat.")          one pass; also [texts], token ids, or a dict of the model's own inputs
+    run   = model.generate("The cat", max_new_tokens=9)      what the model goes on with: the steps with its cache, joined into one run
 
 What a run offers:
 
@@ -25,5 +26,5 @@ What a run offers:
 
 The way of the data: `open` and `checkpoint` load; `inputs` makes tensors of text; `twin` gives the pass a model of its own;
 `tap` receives each attention call and `description` its mask; `survey` looks for attention that did not come by and for
-W_O; `store` keeps what fits into memory; `run` answers.
+W_O; `store` keeps what fits into memory; `run` answers. `generation` listens to every pass of a generation and `joined` makes one call of each call's rows.
 """

@@ -42,9 +42,12 @@ def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
 
 def _compared(session: Session, outputs: Mapping[str, Tensor], own: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]], against: str) -> Verdict:
     """The verdict, where the largest of the own differences is the yardstick."""
-    worst = Worst("model", f"the outputs are those of the model as it was loaded, within {against}")
+    worst, told = Worst("model", f"the outputs are those of the model as it was loaded, within {against}"), "it returns no numbers"
     for name, x in outputs.items():
         if not x.is_floating_point() or name not in own or own[name].shape != x.shape:
+            continue
+        if _is_number_only_here(x, own[name]):
+            told = f"{name} of the model as it was loaded holds NaN where a run gives numbers (rows that see nothing)"
             continue
         real = _real(name, x, session.given)
         difference = furthest(x, own[name], real)
@@ -52,7 +55,13 @@ def _compared(session: Session, outputs: Mapping[str, Tensor], own: Mapping[str,
         yardstick = max((furthest(other[name].to(x.dtype), own[name], real) for other in others if name in other), default=0.0)
         floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
         worst.see(difference, max(TIMES * yardstick, floor), name)
-    return worst.verdict("it returns no numbers")
+    return worst.verdict(told)
+
+
+def _is_number_only_here(x: Tensor, own: Tensor) -> bool:
+    """Whether the model itself gives NaN where we give numbers, and nowhere the other way round."""
+    ours, theirs = x.isnan(), own.isnan()
+    return bool((theirs & ~ours).any()) and not bool((ours & ~theirs).any())
 
 
 def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
