@@ -79,6 +79,13 @@ export class App {
     return texts.find((one) => one.id === text)?.text ?? (text || texts[0]?.text || "The cat sat on the mat because it was tired.");
   }
 
+  /** Why there is no model to look at, or null where there is one. */
+  nothing() {
+    const { facts, transport } = this.world;
+    if (!facts || facts.models.length) return null;
+    return transport.recorded ? "This file holds no model. Open one with: headwise serve MODEL" : "No model was given. Start with: headwise serve MODEL";
+  }
+
   // What changed
 
   moved(state, before) {

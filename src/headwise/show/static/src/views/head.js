@@ -56,7 +56,8 @@ class HeadView {
       fill(this.title);
       fill(this.around);
       fill(this.red, el("div", { class: "team attacks" }, "Red team ", el("span", {}, "change it, watch what moves")));
-      return void fill(this.body, failure ? failureNote(failure) : waiting("reading the text"));
+      const none = app.nothing();
+      return void fill(this.body, failure ? failureNote(failure) : none ? el("p", { class: "note" }, none) : waiting("reading the text"));
     }
     this.named();
     this.left();

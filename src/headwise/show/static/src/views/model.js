@@ -77,7 +77,7 @@ class ModelView {
     if (world.errors.has("state")) return failureNote(world.errors.get("state"));
     if (world.errors.has("run")) return el("div", {}, failureNote(world.errors.get("run"), "This text could not be read."), this.editor(true));
     const chosen = world.model(this.app.chosenModel());
-    if (!chosen) return world.facts && !world.transport.recorded ? failureNote({ message: "No model was given. Start with: headwise serve MODEL" }) : null;
+    if (!chosen) return this.app.nothing() && el("p", { class: "note" }, this.app.nothing());
     if (chosen.state === "failed") return el("div", {}, failureNote({ message: chosen.reason }, `${chosen.name} could not be opened.`), this.opener(chosen, "Try again"));
     if (chosen.state === "waiting") return el("div", {}, el("p", { class: "note" }, `${chosen.name} has not been opened yet.`), this.opener(chosen, "Open it"));
     return chosen.state === "loading" ? waiting(`opening ${chosen.name}`) : null;
