@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import nn
 
 from headwise.axes import Tensor
 from headwise.edit.shard import Shard
@@ -18,11 +17,12 @@ def stored_names(hf: Any, parameters: Sequence[str], shards: Sequence[Shard]) ->
     Raises:
         ModelError: no stored tensor is this parameter: its family stores weights otherwise than it uses them.
     """
+    prefix = getattr(hf, "base_model_prefix", "")
     homes = {stored.name: (shard, stored) for shard in shards for stored in shard.tensors}
     found: dict[str, str] = {}
     for parameter in parameters:
         mine = hf.get_parameter(parameter).detach()
-        likely = [name for name in candidates(hf, parameter) if name in homes]
+        likely = [name for name in candidates(prefix, parameter) if name in homes]
         others = [name for name, (_, stored) in homes.items() if stored.shape == tuple(mine.shape) and name not in likely]
         match = next((name for name in (*likely, *others) if _is(mine, homes[name][0], name)), None)
         if match is None:
@@ -41,7 +41,8 @@ def check_memory(hf: Any, shards: Sequence[Shard]) -> None:
         CheckpointError: a parameter has others.
     """
     parameters: Mapping[str, Tensor] = dict(hf.named_parameters())
-    by_stored = {name: parameter for parameter in parameters for name in candidates(hf, parameter)}
+    prefix = getattr(hf, "base_model_prefix", "")
+    by_stored = {name: parameter for parameter in parameters for name in candidates(prefix, parameter)}
     for shard in shards:
         with safe_open(shard.path, framework="pt") as file:
             for stored in shard.tensors:
@@ -53,9 +54,8 @@ def check_memory(hf: Any, shards: Sequence[Shard]) -> None:
                     )
 
 
-def candidates(hf: nn.Module, parameter: str) -> Iterator[str]:
-    """The names under which a parameter may be stored: with its model's prefix, and without."""
-    prefix = getattr(hf, "base_model_prefix", "")
+def candidates(prefix: str, parameter: str) -> Iterator[str]:
+    """The names under which a parameter may be stored: with its model's `base_model_prefix`, and without."""
     yield parameter
     if prefix:
         yield parameter.removeprefix(f"{prefix}.")

@@ -1,6 +1,6 @@
 """`hw.compare`: what fine-tuning did to each head, from two checkpoints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ MEANINGS = {
 
 
 def compare(
-    base: Any, tuned: Any, texts: str | Sequence[str] | None = None, *, part: str | None = None, inputs: Any = None, **thresholds: float
+    base: Any, tuned: Any, texts: str | Sequence[str] | Mapping[str, Any] | None = None, *, part: str | None = None, inputs: Any = None, **thresholds: float
 ) -> "xarray.Dataset":
     """What changed in each head between two checkpoints of one architecture.
 
@@ -46,7 +46,7 @@ def compare(
 
     Args:
         base, tuned: each what `open_model` takes, or a model that it gave. `tuned` may be a folder with a LoRA adapter of the base.
-        texts: to run both models on as well: adds `pattern` and `writes`.
+        texts: to run both models on as well (or a dict of their own inputs): adds `pattern` and `writes`.
         part: which attention, such as "decoder.cross", where a model has several.
         inputs: a short input to find the heads with, where a model reads no text.
         thresholds: tied=0.95, muted=0.7, amplified=1.25, rewired=0.8, tempered=0.8, sharpened=1.25.
@@ -75,7 +75,7 @@ def compare(
 
 
 def compared(
-    base: Any, tuned: Any, texts: str | Sequence[str] | None = None, *, part: str | None = None, inputs: Any = None, **thresholds: float
+    base: Any, tuned: Any, texts: str | Sequence[str] | Mapping[str, Any] | None = None, *, part: str | None = None, inputs: Any = None, **thresholds: float
 ) -> "dict[str, xarray.Dataset]":
     """Each part of two models, or the one asked for; see `compare`."""
     limits = _thresholds(thresholds)

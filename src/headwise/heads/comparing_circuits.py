@@ -17,7 +17,7 @@ from headwise.models.blocks import Block
 from headwise.models.parts import Place
 from headwise.models.projected import Own, Side
 
-Matrices = Float[Tensor, "n D M"]  # of all heads of a layer: rows of a projection by head; a bias is one more column
+Matrices = Float[Tensor, "_ _ _"]  # of all heads of a layer: rows of a projection by head; a bias is one more column
 
 
 @dataclass(frozen=True, eq=False)

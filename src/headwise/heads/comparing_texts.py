@@ -1,6 +1,6 @@
 """Two models on the same tokens: how far apart each head's patterns are, and what it writes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from headwise.models.written import written
 ROWS = 256  # of weights at once
 
 
-def measured(base: Model, tuned: Model, texts: str | Sequence[str], parts: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+def measured(base: Model, tuned: Model, texts: str | Sequence[str] | Mapping[str, Any], parts: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
     """For each part: `pattern` and `writes` of every head, [layer, head]; NaN where they cannot be told."""
     given = dict(encode(base.hf, base.tokenizer, texts).given)
     one, two = (model.run(given, statistics=()) for model in (base, tuned))

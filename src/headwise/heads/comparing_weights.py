@@ -1,7 +1,7 @@
 """Where the numbers of a model's parameters come from: a model in memory, the files of a checkpoint read one by one, or an adapter on top of one."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -42,7 +42,7 @@ class OnDisk:
     """The tensors of a folder's safetensors files, each read when it is asked for.
 
     Args:
-        model: something whose `base_model_prefix` tells under which names its parameters may be stored.
+        prefix: the model's `base_model_prefix`: its parameters may be stored with it or without.
     """
 
     def __init__(self, folder: Path, prefix: str = "") -> None:
@@ -54,19 +54,12 @@ class OnDisk:
                 self.homes |= dict.fromkeys(file.keys(), path)
 
     def get(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
-        for stored in self._names(name):
+        for stored in candidates(self.prefix, name):
             if stored in self.homes:
                 with safe_open(self.homes[stored], framework="pt") as file:
                     if tuple(file.get_slice(stored).get_shape()) == shape:
                         return file.get_tensor(stored)
         return None
-
-    def _names(self, name: str) -> Iterator[str]:
-        yield from candidates(self, name)  # pyright: ignore[reportArgumentType]
-
-    @property
-    def base_model_prefix(self) -> str:
-        return self.prefix
 
 
 class Adapted:
