@@ -126,7 +126,7 @@ def _files(edited: "EditedModel", found: "Effect", csv: Path | None, png: Path |
 ENTRY = Command(
     edit,
     examples={
-        'headwise edit demo:smollm2 --silence 3.5 --scale 2.1=1.5 --temper 0.4=2 --text "The cat sat on the mat."': "three edits, what they do, their proof",
+        'headwise edit demo:minilm --silence 3.5 --scale 2.1=1.5 --temper 0.4=2 --text "The cat sat on the mat."': "three edits, what they do, their proof",
         "headwise edit demo:minilm --tie 1 --list edits.json --out edited": "every head of a layer reads head 0's slice; saved, with a list to apply again",
         'headwise edit demo:minilm --blind 2.7=0 --text "The cat sat on the mat." --json': "a head that may not look at the first token, as data",
     },
