@@ -127,7 +127,7 @@ def coded(found: Float[Tensor, "*shape"]) -> np.ndarray:
 
     Example:
         >>> coded(torch.tensor([-1.0, 0.0, 0.25, 1.0, float("nan")])).tolist()
-        [0, 1, 127, 254, 255]
+        [0, 1, 128, 254, 255]
     """
     code = (found.clamp(0, 1).sqrt() * STEPS).add(1.5).floor()
     return code.masked_fill(found < 0, 0).nan_to_num(nan=255).to(torch.uint8).numpy()
