@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from headwise.attention import attend as module_of_attend
 from headwise.attention.attend import attend, call_of, compute, statistic_names
-from headwise.attention.spec import Attended, Kernel
+from headwise.attention.spec import Attended, Call, Kernel
+from headwise.attention.weights import weights
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, HeadwiseError, ShapeError
 from tests.attention.backends import every_backend, judged_backend
 from tests.attention.problem import EVERY, Problem, agree, gradients, normal
@@ -368,3 +369,32 @@ def test_the_measure_of_memory_sees_the_reference():
     with Largest() as largest:
         attend(q, q, q, backend="reference")
     assert largest.numel >= 512 * 512
+
+
+@judged_backend
+def test_autocast_rounds_nothing(backend):
+    """Not what is computed here, nor the gradients of it: attention is accumulated in float32 whatever surrounds it."""
+    tensors = [normal(1, 2, 5, 4, seed=seed, dtype=torch.float32) for seed in range(3)]
+    plain, cast = ([x.clone().requires_grad_() for x in tensors] for _ in range(2))
+    right = attend(*plain, sink=torch.ones(2), statistics=EVERY, segments=torch.zeros(1, 5, dtype=torch.int64), backend=backend)
+    (right.output.sum() + right.lse.sum()).backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = attend(*cast, sink=torch.ones(2), statistics=EVERY, segments=torch.zeros(1, 5, dtype=torch.int64), backend=backend)
+        (found.output.sum() + found.lse.sum()).backward()
+        again = weights(cast[0], cast[1], found.lse, Call(scale=0.5, offset=torch.zeros(1, dtype=torch.int64), sink=torch.ones(2)), slice(0, 5), slice(0, 5))
+    assert torch.equal(found.output, right.output) and torch.equal(found.lse, right.lse)
+    for name, number in right.statistics.items():
+        torch.testing.assert_close(found.statistics[name], number, rtol=0, atol=0, equal_nan=True)
+    assert all(torch.equal(x.grad, y.grad) for x, y in zip(cast, plain, strict=True))
+    torch.testing.assert_close(again.sum(-1) + found.statistics["sink"], torch.ones(1, 2, 5))
+
+
+@judged_backend
+def test_a_sign_that_is_yet_to_be_turned_counts(backend):
+    """The imaginary part of a conjugate is a view whose memory holds the other sign."""
+    query, value = (normal(1, 2, 5, 4, seed=seed, dtype=torch.float32) for seed in range(2))
+    key = torch.view_as_complex(normal(1, 2, 5, 4, 2, seed=2, dtype=torch.float32)).conj().imag
+    assert key.is_neg()
+    found, right = (attend(query, k, value, backend=backend) for k in (key, key.resolve_neg()))
+    assert torch.equal(found.output, right.output)
+    assert not torch.equal(found.output, attend(query, -key, value, backend=backend).output)

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from safetensors import SafetensorError
 
 from headwise.errors import ModelError
 from headwise.models.cache import cache_folder, made_once
@@ -99,5 +100,14 @@ def test_a_full_disk(cache):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(ModelError, match="the cache must be writable, got No space left on device"):
+        made_once("thing", full)
+    assert not (cache / "thing").exists()
+
+
+def test_a_full_disk_in_the_words_of_safetensors(cache):
+    def full(folder):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    with pytest.raises(ModelError, match="the cache must be writable, got Error while serializing: I/O error: No space left on device"):
         made_once("thing", full)
     assert not (cache / "thing").exists()

@@ -152,6 +152,7 @@ FAULTS = {
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "a model directory must hold weights, got .* without a safetensors file"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "a model directory must hold config.json, got .* without one"),
     "config is no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json must be JSON, got JSONDecodeError"),
+    "config is a list": (lambda folder: (folder / "config.json").write_text("[1]"), "config.json must hold an object, got a list"),
     "config of no known kind": (lambda folder: (folder / "config.json").write_text("{}"), "a checkpoint must be one that transformers loads, got .*"),
     "truncated": (truncated, "model.safetensors must be a whole safetensors file, got .*"),
     "corrupt": (corrupt, "model.safetensors must be a whole safetensors file, got .*"),
@@ -273,6 +274,7 @@ def test_nan_in_a_loaded_model():
     [
         ("", ArgumentError, "text must have at least one token, got ''"),
         (["the", " \n"], ArgumentError, r"text must have at least one token, got ' \\n'"),
+        ("the \udcff cat", ArgumentError, r"text must be Unicode, got 'the \\udcff cat' with half a surrogate pair"),
         ([], ArgumentError, "input must hold at least one text, got an empty list"),
         ({}, ArgumentError, "input must name at least one tensor, got an empty dict"),
         (["the", 3], ArgumentTypeError, "input must be a text, a list of texts, a tensor of token ids or a dict of tensors, got list"),

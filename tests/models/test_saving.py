@@ -1,9 +1,11 @@
 """A run on disk says what the run says, is never half written, and a damaged one is said in one line."""
 
 import json
+import resource
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import BitNetConfig, BitNetForCausalLM
 
 import headwise as hw
@@ -96,6 +98,28 @@ def test_a_run_is_never_half_written(tmp_path, monkeypatch):
     assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 6
 
 
+def test_a_full_disk_in_the_words_of_safetensors(tmp_path):
+    run = hw.open_model(build("llama")).run(torch.arange(3, 9))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))  # writing more fails, as on a full disk
+    try:
+        with pytest.raises(ModelError, match=r"path must be writable, got Error while serializing: I/O error: .* for .*run"):
+            run.save(tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_with_a_dot_touches_nothing_beside_it(tmp_path):
+    run = hw.open_model(build("llama")).run(torch.arange(3, 9))
+    run.save(tmp_path / "v1.0")
+    (tmp_path / ".v1.older").mkdir()
+    (tmp_path / ".v1.older" / "thesis.txt").write_text("years of work")
+    run.save(tmp_path / "v1.0")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".v1.older", "v1.0"]
+    assert (tmp_path / ".v1.older" / "thesis.txt").read_text() == "years of work"
+
+
 def test_nowhere_to_write(tmp_path):
     with pytest.raises(ModelError, match=r"path must be writable, got No such file or directory for .*nowhere"):
         hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "nowhere" / "run")
@@ -124,6 +148,9 @@ def test_a_damaged_call_and_a_newer_format(tmp_path):
     found = hw.load_run(tmp_path / "run")
     assert found.weights(0, 0).shape == (6, 6)
     with pytest.raises(CheckpointError, match=r"call-00001.safetensors must be whole, got SafetensorError"):
+        found.weights(1, 0)
+    save_file({"query": torch.zeros(1)}, tmp_path / "run" / "call-00001.safetensors")
+    with pytest.raises(CheckpointError, match=r"call-00001.safetensors must be whole, got KeyError"):
         found.weights(1, 0)
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps(told | {"format": 99}))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from headwise.attention.spec import Attended, Call, Kernel
+from headwise.attention.spec import Attended, Call, Kernel, unrounded
 from headwise.axes import Int, Key, Query, Tensor, Value
 from headwise.catalog import entries
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, ShapeError
@@ -126,10 +126,12 @@ def compute(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
         refusal = kernels[backend].refusal(query, key, value, call, statistics)
         if refusal is not None:
             raise BackendError(f"backend {backend!r} cannot honour this call: {refusal}. Leave backend out, or choose another.")
-        return kernels[backend].attend(query, key, value, call, statistics)
+        with unrounded(query):
+            return kernels[backend].attend(query, key, value, call, statistics)
     for kernel in sorted(kernels.values(), key=lambda kernel: -kernel.preference):
         if kernel.refusal(query, key, value, call, statistics) is None:
-            return kernel.attend(query, key, value, call, statistics)
+            with unrounded(query):
+                return kernel.attend(query, key, value, call, statistics)
     raise BackendError("no backend can honour this call. `headwise doctor` says which ones work here.")
 
 

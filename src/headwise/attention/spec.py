@@ -1,6 +1,7 @@
 """One attention call, written down: everything but query, key and value; and what comes back."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
@@ -98,6 +99,11 @@ def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:
         return plane.tile(rows, keys)
     _, _, t, s = plane.shape
     return plane[:, :, rows if t > 1 else slice(None), keys if s > 1 else slice(None)]
+
+
+def unrounded(x: Tensor) -> AbstractContextManager[None]:
+    """Within it autocast, where the caller has it on, rounds nothing of what is computed here."""
+    return torch.autocast(x.device.type, enabled=False) if torch.amp.is_autocast_available(x.device.type) else nullcontext()
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

@@ -3,7 +3,7 @@
 import torch
 
 from headwise.attention.mask import visible
-from headwise.attention.spec import Call, tile_of
+from headwise.attention.spec import Call, tile_of, unrounded
 from headwise.axes import Float, Key, Query, Rows, Tensor
 
 
@@ -29,7 +29,8 @@ def masked_scores(query: Query, key: Key, call: Call, rows: slice, keys: slice, 
     groups = key.shape[1]
     q = query[:, :, rows].to(dtype).unflatten(1, (groups, query.shape[1] // max(groups, 1)))
     k = key[:, :, keys].to(dtype)
-    scores = torch.einsum("bgrtd,bgsd->bgrts", q * call.scale, k).flatten(1, 2)
+    with unrounded(query):
+        scores = torch.einsum("bgrtd,bgsd->bgrts", q * call.scale, k).flatten(1, 2)
     if call.softcap is not None:
         scores = torch.tanh(scores / call.softcap) * call.softcap
     hidden = ~visible(call, query.shape[2], key.shape[2]).tile(rows, keys)

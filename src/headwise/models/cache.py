@@ -8,6 +8,7 @@ from tempfile import mkdtemp
 
 from filelock import FileLock
 from platformdirs import user_cache_path
+from safetensors import SafetensorError
 
 from headwise.errors import ModelError
 
@@ -47,6 +48,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
                 part.rename(place)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-    except OSError as error:
-        raise ModelError(f"the cache must be writable, got {error.strerror or error} for {str(folder)!r}. Set HEADWISE_CACHE to another folder.") from None
+    except (OSError, SafetensorError) as error:  # safetensors says a full disk in its own words
+        why = getattr(error, "strerror", None) or error
+        raise ModelError(f"the cache must be writable, got {why} for {str(folder)!r}. Set HEADWISE_CACHE to another folder.") from None
     return place

@@ -24,9 +24,11 @@ def check_files(folder: Path) -> None:
     if not config.is_file():
         raise CheckpointError(f"a model directory must hold config.json, got {str(folder)!r} without one. Pass the directory that save_pretrained wrote.")
     try:
-        json.loads(config.read_text(encoding="utf-8"))
+        stated = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"config.json must be JSON, got {type(error).__name__} in {str(folder)!r}. Fetch the model again.") from None
+    if not isinstance(stated, dict):
+        raise CheckpointError(f"config.json must hold an object, got a {type(stated).__name__} in {str(folder)!r}. Fetch the model again.")
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
     if not files and pickles:

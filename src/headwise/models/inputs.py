@@ -81,6 +81,8 @@ def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Ten
     for text in texts:
         if not text.strip():
             raise ArgumentError(f"text must have at least one token, got {text!r}. Write something.")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ArgumentError(f"text must be Unicode, got {text!r} with half a surrogate pair. Read its file with the right encoding.")
     encoded = [dict(tokenizer(text)) for text in texts]
     for text, one in zip(texts, encoded, strict=True):
         if not one["input_ids"]:

@@ -21,7 +21,7 @@ class Proof:
 
     Attributes:
         verdicts: on the whole run, each that of the layer that comes closest to failing.
-        layers: the verdicts of each attention call alone, in the order of the pass; empty for a run from disk.
+        layers: the verdicts of each attention call alone, in the order of the pass.
     """
 
     verdicts: tuple[Verdict, ...]

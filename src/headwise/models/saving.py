@@ -42,17 +42,18 @@ def save(run: Run, path: Path) -> None:
         raise ArgumentError(f"path must be new or hold an older run, got {str(path)!r}, which holds something else. Choose another.")
     try:
         beside = Path(mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        older = beside.with_name(f"{beside.name}.older")  # not with_suffix: of ".v1.0-x" it would make the name of something else
         try:
             _write(run, beside)
             if path.exists():
-                path.rename(beside.with_suffix(".older"))
+                path.rename(older)
             beside.chmod(0o755)
             beside.rename(path)
         finally:
-            for left in (beside, beside.with_suffix(".older")):
+            for left in (beside, older):
                 shutil.rmtree(left, ignore_errors=True)
-    except OSError as error:
-        raise ModelError(f"path must be writable, got {error.strerror} for {str(path)!r}. Choose another.") from None
+    except (OSError, SafetensorError) as error:  # safetensors says a full disk in its own words
+        raise ModelError(f"path must be writable, got {getattr(error, 'strerror', None) or error} for {str(path)!r}. Choose another.") from None
 
 
 def load_run(path: str | Path) -> Run:
@@ -90,7 +91,8 @@ class SavedRun(Run):
     def proof(self) -> Proof:  # pyright: ignore[reportIncompatibleVariableOverride]
         if self._told["proof"] is None:
             raise ModelError("proof must be asked for before a run is saved, got a run from disk, whose model is not at hand. Run it again, prove, then save.")
-        return Proof(tuple(Verdict(**verdict) for verdict in self._told["proof"]))
+        verdicts, *layers = (tuple(Verdict(**verdict) for verdict in each) for each in self._told["proof"])
+        return Proof(verdicts, tuple(layers))
 
     def _written(self, part: str) -> list[dict[str, Tensor]]:
         refusal = self._told["refusals"].get(part)
@@ -102,10 +104,10 @@ class SavedRun(Run):
     def _each(self, indices: Sequence[int], use: Callable[[int, Kept], None]) -> None:
         for index in indices:
             try:
-                tensors = load_file(self._path / _file(index))
-            except (OSError, SafetensorError) as error:
+                call = _kept(load_file(self._path / _file(index)), self._told["calls"][str(index)], self._facts.numbers[index])
+            except (OSError, SafetensorError, KeyError) as error:
                 raise CheckpointError(f"{_file(index)} must be whole, got {type(error).__name__} in {str(self._path)!r}. Save the run again.") from None
-            use(index, _kept(tensors, self._told["calls"][str(index)], self._facts.numbers[index]))
+            use(index, call)
 
 
 class Bounded(Rule):
@@ -146,7 +148,7 @@ def _write(run: Run, folder: Path) -> None:
         "notes": list(facts.notes),
         "calls": calls,
         "refusals": refusals,
-        "proof": [asdict(verdict) for verdict in run.proof.verdicts] if _is_proved(run) else None,
+        "proof": [[asdict(verdict) for verdict in each] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
     }
     (folder / "run.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
 

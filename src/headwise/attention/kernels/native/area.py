@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from headwise.attention.kernels.native.call import row_blocks
+from headwise.attention.kernels.native.call import plain, row_blocks
 from headwise.attention.kernels.native.library import instruction_set, library
 from headwise.attention.mask import Visible, visible
 from headwise.attention.spec import Area, Call, tile_of
@@ -33,14 +33,14 @@ def _strip(query: Query, key: Key, lse: Rows, call: Call, seen: Visible, area: A
     bias = None if call.bias is None else tile_of(call.bias, rows, keys)
     pooled = torch.empty((*query.shape[:2], *area.shape), dtype=dtype)
     library().pool(
-        query=query[:, :, rows].detach(),
-        key=key.detach(),
+        query=plain(query[:, :, rows]),
+        key=plain(key),
         lse=lse[:, :, rows].detach().contiguous(),
         first=first,
         stop=stop,
         offset=call.offset + rows.start,
         mask=mask,
-        bias=None if bias is None else bias.detach().to(dtype),
+        bias=None if bias is None else plain(bias).to(dtype),
         plane_start=keys.start,
         scale=call.scale,
         softcap=call.softcap or 0.0,

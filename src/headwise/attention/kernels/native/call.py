@@ -82,6 +82,11 @@ def _reach(seen: Visible) -> slice:
     return slice(int(seen.first.where(alive, seen.stop).min()), int(seen.stop.where(alive, 0).max()))
 
 
+def plain(x: Tensor) -> Tensor:
+    """What the memory holds is what the tensor says: no gradient, no sign that is yet to be turned (a view of a conjugate has one)."""
+    return x.detach().resolve_neg()
+
+
 def _run(
     query: Query,
     key: Key,
@@ -102,18 +107,18 @@ def _run(
     found = {name: torch.empty(shapes.get(name, rows), dtype=torch.int64 if name == "peak" else dtype) for name in statistics}
     output, lse = torch.empty((*rows, value.shape[3]), dtype=query.dtype), torch.empty(rows, dtype=dtype)
     library().attend(
-        query=query.detach(),
-        key=key.detach(),
-        value=value.detach(),
+        query=plain(query),
+        key=plain(key),
+        value=plain(value),
         first=seen.first,
         stop=seen.stop,
         offset=call.offset + first_row,
         mask=mask,
-        bias=None if bias is None else bias.detach().to(dtype),
+        bias=None if bias is None else plain(bias).to(dtype),
         plane_start=first_key,
         scale=call.scale,
         softcap=call.softcap or 0.0,
-        sink=None if call.sink is None else call.sink.detach().double(),
+        sink=None if call.sink is None else plain(call.sink).double(),
         segments=None if segments is None else segments.contiguous(),
         labels=spans,
         output=output,
