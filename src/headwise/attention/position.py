@@ -255,4 +255,3 @@ def _edges(steps: int, single: int, max_distance: int) -> list[int]:
     """
     distances = range(max_distance)
     return [bisect_left(distances, single ** (steps - n) * max_distance**n, key=lambda d: d**steps) for n in range(1, steps)]
-

@@ -20,6 +20,7 @@ PACKAGES = {
     "anarcii": ("anarcii", "anarcii==2.0.8"),
 }
 
+
 @dataclass(frozen=True)
 class Demo:
     """How a demo becomes a directory, and a model.

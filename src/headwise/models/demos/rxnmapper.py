@@ -40,9 +40,7 @@ def _tokenizer(vocabulary: Path) -> Any:
     tokenizer = Tokenizer(WordLevel(ids, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Split(Regex(SMILES), behavior="removed", invert=True)
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[(name, ids[name]) for name in ("[CLS]", "[SEP]")])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]", cls_token="[CLS]", mask_token="[MASK]"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]", cls_token="[CLS]", mask_token="[MASK]")
 
 
 ENTRY = Demo(convert)
