@@ -229,13 +229,20 @@ def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_d
     run = run_of("llama")
     own = session.tensors_of(run._session.plain("sdpa"))
     monkeypatch.setattr(agreement, "_other", lambda *_: own)
-    rounding = furthest(agreement._in_float64(run._session)["logits"].float(), own["logits"], None)
-    floor = 2 * torch.finfo(torch.float32).eps * float(own["logits"].abs().max())
-    near = {"logits": own["logits"] + max(3 * rounding, 0)}
-    assert furthest(near["logits"], own["logits"], None) > floor
-    found = agreement.agreement(run._session, near)
+    exact = {"logits": own["logits"].double() + 1e-3}
+    monkeypatch.setattr(agreement, "_in_float64", lambda *_: exact)
+    found = agreement.agreement(run._session, {"logits": own["logits"] + 3e-3})
     assert found.holds and "its float32 and float64" in found.sentence
-    assert agreement.agreement(run._session, {"logits": own["logits"] + 10 * rounding}).holds is False
+    assert agreement.agreement(run._session, {"logits": own["logits"] + 5e-3}).holds is False
+
+
+def test_a_model_in_float64_differs_by_its_rounding_alone():
+    from headwise.models import agreement
+
+    run = run_of("llama")
+    own = session.tensors_of(run._session.plain("sdpa"))["logits"]
+    rounding = furthest(agreement._in_float64(run._session)["logits"], own.double(), None)
+    assert 0 < rounding < 1e-3 * float(own.abs().max())
 
 
 def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
