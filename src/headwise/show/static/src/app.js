@@ -1,6 +1,7 @@
 /** The frame around the six views: header, legend, keys, theme; and who tells whom when something has changed. */
 
 import { el, fill, hidden, svg } from "./dom.js";
+import { modelName } from "./format.js";
 import { legend, sign } from "./marks.js";
 import { TITLES, VIEWS, store } from "./state.js";
 import { tips } from "./tip.js";
@@ -229,8 +230,7 @@ export class App {
 }
 
 export function modelTitle(one) {
-  // A path is named by its last part, a hub id as it is.
-  const name = /^[./~]/.test(one.name) ? one.name.split("/").filter(Boolean).at(-1) : one.name;
+  const name = modelName(one.name);
   if (one.state !== "ready") return `${name} · ${one.state}`;
   const shared = one.key_heads && one.key_heads !== one.heads ? `, ${one.key_heads} KV` : "";
   return `${name} · ${one.layers} × ${one.heads}${shared}`;

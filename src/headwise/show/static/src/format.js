@@ -53,6 +53,8 @@ export function bytes(count) {
 export const minus = (text) => String(text).replace(/^-/, "−");
 export const raised = (whole) => [...String(whole)].map((sign) => RAISED[sign]).join("");
 export const counted = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
+/** A model is named by the last part of its path; a hub id stays as it is. */
+export const modelName = (name) => (/^[./~]/.test(name) ? name.split("/").filter(Boolean).at(-1) : name);
 export const headName = (layer, head) => `L${layer} H${head}`;
 
 /** A token as a reader should see it: what cannot be seen gets a sign. */

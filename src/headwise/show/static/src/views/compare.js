@@ -2,7 +2,7 @@
 
 import { scaleLinear, scaleLog } from "../../vendor/d3.js";
 import { el, fill, svg } from "../dom.js";
-import { counted, fixed, headName } from "../format.js";
+import { counted, fixed, headName, modelName } from "../format.js";
 import { mark } from "../marks.js";
 import { CANNOT_WRITE } from "../parts/edits.js";
 import { failureNote, headed, progress, segmented, waiting, wo } from "../parts/note.js";
@@ -128,7 +128,7 @@ class CompareView {
   chooser() {
     const { world } = this.app;
     const ready = world.facts.models.filter((one) => one.state === "ready");
-    const pick = (name) => el("label", {}, name, el("select", { class: "field", on: { change: (event) => this.app.go({ [name]: event.target.value, row: "" }) } }, ready.map((one) => el("option", { value: one.id, selected: one.id === this.pair[name] }, one.name))));
+    const pick = (name) => el("label", {}, name, el("select", { class: "field", on: { change: (event) => this.app.go({ [name]: event.target.value, row: "" }) } }, ready.map((one) => el("option", { value: one.id, selected: one.id === this.pair[name] }, modelName(one.name)))));
     const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || this.job?.state === "running", on: { click: () => this.start() } }, this.result ? "Compare again" : "Compare");
     return el("div", { class: "bar" }, pick("base"), pick("tuned"), start, world.mayWrite ? null : el("span", { class: "sub" }, CANNOT_WRITE));
   }
