@@ -12,7 +12,7 @@ from headwise.axes import Bool, Float, Tensor
 from headwise.proof import layer_oracle
 from headwise.proof.answer import Answer
 from headwise.proof.conventions import OURS, Conventions
-from headwise.proof.problem import Problem
+from headwise.proof.problem import Problem, usual
 from headwise.proof.written import written
 
 
@@ -50,7 +50,7 @@ class LayerProblem:
     @property
     def options(self) -> dict[str, Any]:
         """What is not as usual, beside x and the maps."""
-        return {f.name: getattr(self, f.name) for f in fields(LayerProblem) if f.name not in ("x", "learned") and getattr(self, f.name) is not f.default}
+        return {f.name: getattr(self, f.name) for f in fields(LayerProblem) if f.name not in ("x", "learned") and not usual(getattr(self, f.name), f.default)}
 
     def having(self, **changes: Any) -> "LayerProblem":
         """The same problem with these changed; names of learned maps too."""

@@ -15,6 +15,13 @@ from headwise.proof.written import written
 TENSORS = ("query", "key", "value")
 
 
+def usual(value: Any, default: Any) -> bool:
+    """Whether an option is as it is where nothing is said, also after a way through another process."""
+    if value is default or isinstance(value, Tensor):
+        return value is default
+    return value == default or (type(value) is type(default) and hasattr(value, "__dict__") and vars(value) == vars(default))
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Query, key and value, and what is said about them. Head h reads key head h // (H // G).
@@ -52,7 +59,7 @@ class Problem:
     @property
     def options(self) -> dict[str, Any]:
         """The keyword arguments that are not as usual."""
-        return {f.name: getattr(self, f.name) for f in fields(Problem) if f.name not in TENSORS and getattr(self, f.name) is not f.default}
+        return {f.name: getattr(self, f.name) for f in fields(Problem) if f.name not in TENSORS and not usual(getattr(self, f.name), f.default)}
 
     def having(self, **changes: Any) -> "Problem":
         """The same problem with these tensors or arguments changed."""
