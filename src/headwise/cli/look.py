@@ -147,7 +147,6 @@ ENTRY = Command(
         'headwise look demo:smollm2 "The cat sat on the mat." --statistic first': "how much each head of a decoder rests on the first token",
         'headwise look demo:smollm2 "The cat sat on the mat." --head 3.5 --top 3': "where each token looks in layer 3, head 5",
         'headwise look demo:rxnmapper "CC(=O)O.OCC>>CC(=O)OCC" --head 10.5': "which atom of the reactants each atom of a product comes from",
-        'headwise look demo:whisper " the cat sat" --audio cat.wav --part decoder.cross': "which moments of a sound each word looks at",
         "headwise look demo:minilm @story.txt --json": "every number of a text in a file, for a program",
         'headwise look demo:minilm "The cat sat on the mat." --png heads.png': "the table as a picture",
         'headwise look demo:minilm "The cat sat on the mat." --html heads.html': "the page of this run as one file",
