@@ -14,7 +14,11 @@ from headwise.heads.comparing_verdict import Thresholds
 from tests.heads.planted import named
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, ids
 
-pytestmark = [pytest.mark.usefixtures("plain"), pytest.mark.filterwarnings("ignore:Could not find a config file")]  # peft looks for the base's on the hub
+pytestmark = [
+    pytest.mark.usefixtures("plain"),
+    pytest.mark.filterwarnings("ignore:Could not find a config file"),  # peft looks for the base's on the hub
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),  # peft asks transformers for it by the old name
+]
 
 
 def changed(hf, seed=1, size=0.3):
