@@ -228,6 +228,8 @@ def distant(subject: Any, timeout: float | None, near: Mapping[str, Any]) -> Ite
             process.cards = [NOBODY]
         founds = tuple(Found(Remote(card, n, process), stated, lacks) for n, (card, stated, lacks) in enumerate(process.cards))
         founds[0].subject.noted.update(process.noted)
+        for found in founds:  # what hung or died among the probes is not tried again
+            found.subject.hung.update({kind[0]: PATIENCE_WITH_HANGING for kind in process.avoided if kind[0] and not any(kind[1:])})
         yield founds
     finally:
         process.end()
