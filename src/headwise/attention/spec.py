@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -101,7 +101,7 @@ def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:
     return plane[:, :, rows if t > 1 else slice(None), keys if s > 1 else slice(None)]
 
 
-def unrounded(x: Tensor) -> AbstractContextManager[None]:
+def unrounded(x: Tensor) -> AbstractContextManager[Any]:
     """Within it autocast, where the caller has it on, rounds nothing of what is computed here."""
     return torch.autocast(x.device.type, enabled=False) if torch.amp.is_autocast_available(x.device.type) else nullcontext()
 

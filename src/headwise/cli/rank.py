@@ -20,9 +20,7 @@ def rank(
     text: Annotated[list[str] | None, typer.Argument(help="Texts; @FILE reads a file, - reads standard input.", show_default=False)] = None,
     lines: Annotated[Path | None, typer.Option(help="A file with a text on each line.")] = None,
     method: Annotated[str, typer.Option(help="ablation (exact), gradient (first order, three passes a text), write (what heads add) or patch.")] = "ablation",
-    ablation: Annotated[
-        str, typer.Option(help="What a silenced head says: zero, its mean over the texts, or resample: its words in the next text.")
-    ] = "zero",
+    ablation: Annotated[str, typer.Option(help="What a silenced head says: zero, its mean over the texts, or resample: its words in the next text.")] = "zero",
     loss: Annotated[str | None, typer.Option(help="next, masked, kl or cosine; the model's own when absent.")] = None,
     clean: Annotated[str | None, typer.Option(help="With --corrupt: two prompts; ranks heads by how much of the clean answer each brings back.")] = None,
     corrupt: Annotated[str | None, typer.Option(help="The prompt that leads to another answer, of as many tokens.")] = None,

@@ -170,7 +170,7 @@ def _moved(func: Any, args: Any, of: Diagonals) -> Diagonals | None:
     n = of.dim()
     if func is _aten.slice.Tensor:
         dim, start, stop, step = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
-        size = of.shape[dim]
+        size = of.shape[dim]  # pyright: ignore[reportCallIssue, reportArgumentType]
         return of if (start in (None, 0) or start == -size) and (stop is None or stop >= size) and step == 1 else None
     if func is _aten.permute.default:
         order = [dim % n for dim in args[1]]

@@ -75,7 +75,7 @@ class Steps:
         extra = {"logits_to_keep": 0} if other._supports_logits_to_keep() else {}
         kept = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start + 1, "eos_token_id": None})
         with torch.inference_mode(False), torch.no_grad():
-            found = GenerationMixin.generate(
+            found = GenerationMixin.generate(  # pyright: ignore[reportAttributeAccessIssue]
                 other,
                 **plan.given,
                 **extra,
@@ -141,8 +141,8 @@ class Generation(Session):
 
     def again(self, listener: Callable[[Heard], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
         steps = Steps(self.hf, dict(self.layouts))
-        explained(self.hf, lambda: steps.run(self.plan, self.config))
-        steps.tell(listener, self.real, calls, statistics)
+        explained(self.hf, lambda: steps.run(self.plan, self.config))  # pyright: ignore[reportArgumentType]
+        steps.tell(listener, self.real, calls, statistics)  # pyright: ignore[reportArgumentType]
         return steps.outputs
 
 

@@ -123,7 +123,7 @@ class Strand:
         padding = (None if bool(real.all()) else real) if of_text else first.asked.padding
         query, output, lse, read, written = (_under(parts, axis) for parts, axis in zip(zip(*self.rows, strict=True), (2, 2, 2, 1, 1), strict=True))
         asked = replace(first.asked, query=query, key=self.key, value=self.value, call=call, padding=padding)
-        return Heard(index, asked, Attended(output, lse), read, written)
+        return Heard(index, asked, Attended(output, lse), read, written)  # pyright: ignore[reportArgumentType]
 
 
 class Joining:
