@@ -309,10 +309,17 @@ def _is_cross(frame: Frame, asked: Asked) -> bool:
 
 
 def _are_blocks(frame: Frame, asked: Asked) -> bool:
-    """Whether the batch rows are blocks of the module's own tokens: more rows than it was given, and a query for each of its tokens."""
+    """Whether the batch rows are blocks of the module's own tokens, with a query for each of these.
+
+    They are more than the rows that it was given; or, of a text that fits into one block, as many, each longer than the text and with neighbours around it.
+    """
     own = next((x for x in (*frame.args, *frame.kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 3), None)
     b, _, t, _ = asked.query.shape
-    return own is not None and t != asked.key.shape[2] and b > own.shape[0] and b * t >= own.shape[0] * own.shape[1]
+    keys = asked.key.shape[2]
+    if own is None or t == keys:
+        return False
+    rows, tokens = own.shape[:2]
+    return (b > rows and b * t >= rows * tokens) or (b == rows and keys > t > tokens)
 
 
 def _related(name: str, caller: str) -> bool:
