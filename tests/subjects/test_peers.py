@@ -94,7 +94,9 @@ def test_the_findings_of_torch(plain):
 
     sdpa = check("torch_sdpa")
     fallen = {failure.law: failure for failure in sdpa.failures}
-    assert set(fallen) == {"any_real_scale", "nan_stays_in_its_row"}, str(sdpa)
+    assert {"any_real_scale", "nan_stays_in_its_row"} <= set(fallen), str(sdpa)
+    for law in set(fallen) - {"nan_stays_in_its_row"}:  # several laws see the one fault
+        assert fallen[law].finding.problem.causal and fallen[law].finding.problem.scale <= 0, str(sdpa)
     scaled = fallen["any_real_scale"].finding
     assert scaled.problem.causal and scaled.problem.scale <= 0
     assert bool(scaled.got.isnan().any()) and not bool(scaled.right.isnan().any())

@@ -132,6 +132,8 @@ def _try(trial: Trial, name: str, law: Law, problems: Iterable[AnyProblem], kind
             fall = fall_of(trial.watched, name, law, problem)
         except Refused:
             continue
+        if fall is None and not trial.watched.answers:
+            continue  # a law may have nothing to say of a problem; of one who never answered that is no praise
         trial.tried[name] = trial.tried.get(name, 0) + 1
         if fall is None:
             continue

@@ -52,19 +52,21 @@ class Watched:
 
     Attributes:
         calls: so many were made.
+        answers: so many gave what can be judged.
         noted: the first of each kind of bad manners that did not keep it from answering.
         refused: what it said it cannot do, and on how many calls.
     """
 
     subject: Subject
     calls: int = 0
+    answers: int = 0
     noted: dict[str, Finding] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
 
     def __deepcopy__(self, known: dict) -> "Watched":
         """A subject that was never called, where it can be had (a module is copied; the state of a function cannot be), written down in the same place."""
         fresh = getattr(self.subject, "fresh", None)
-        return Watched(self.subject if fresh is None else fresh(), 0, self.noted, self.refused)
+        return Watched(self.subject if fresh is None else fresh(), noted=self.noted, refused=self.refused)
 
     @property
     def name(self) -> str:
@@ -125,6 +127,7 @@ class Watched:
         odd = _oddness(answer, problem, self.subject.conventions)
         if odd is not None:
             raise Misbehaved(*odd, how)
+        self.answers += 1
         return answer
 
     def note(self, manner: Manner, problem: Problem | LayerProblem, how: How, why: str) -> None:
