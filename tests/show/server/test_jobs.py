@@ -19,14 +19,14 @@ def test_a_check_runs_to_its_report_and_tells_how_far_it_is(page):
 
 def test_a_job_that_is_called_off_ends_its_process(page):
     job = page.post("/api/jobs", session=page.session, kind="kills").json()["id"]
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while len(children()) < 3 and time.monotonic() < end:  # the worker, and those that it spreads its work over
         time.sleep(0.05)
     before = children()
     assert len(before) >= 3
     assert page.delete(f"/api/jobs/{job}").status_code == 202
     assert page.finished(job)["state"] == "cancelled"
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while set(children()) & set(before) and time.monotonic() < end:
         time.sleep(0.05)
     assert not set(children()) & set(before)
@@ -42,7 +42,7 @@ def children() -> list[int]:
 def test_jobs_end_with_their_session(page):
     job = page.post("/api/jobs", session=page.session, kind="kills").json()["id"]
     page.client.portal.call(page.desk._freed, page.session)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while page.desk.jobs.jobs[job].state == "running" and time.monotonic() < end:
         time.sleep(0.02)
     assert page.desk.jobs.jobs[job].state == "cancelled"
