@@ -13,7 +13,7 @@ PAGE   ?= auto
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run chromium tools page screenshots test sanitize check docs families clean
+.PHONY: setup run chromium tools page long screenshots test sanitize check docs families clean
 .DELETE_ON_ERROR:
 
 setup: .venv/stamps/package .venv/stamps/models
@@ -50,6 +50,10 @@ page: tools
 
 screenshots: setup chromium
 	.venv/bin/python -m docs.screenshots
+
+# What takes minutes each: known heads of trained models on annotated text, a cluster of two workers.
+long: setup
+	.venv/bin/python -m pytest -q -m long tests
 
 SANITIZERS = $(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libubsan.so) $(shell $(CXX) -print-file-name=libstdc++.so)
 

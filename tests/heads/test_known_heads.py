@@ -11,7 +11,7 @@ from headwise.heads.alignments import read_reactions, speech
 from tests.heads.data import data
 from tests.heads.speech import SENTENCES, spoken
 
-pytestmark = pytest.mark.usefixtures("plain")
+pytestmark = [pytest.mark.usefixtures("plain"), pytest.mark.long]
 WHISPER = [(1, 0), (2, 0), (2, 5), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4)]  # alignment_heads of openai/whisper-tiny.en's generation_config.json
 TREEBANK = "ud_english_ewt/en_ewt-ud-dev.conllu"
 

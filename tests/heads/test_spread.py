@@ -15,6 +15,8 @@ from tests.models.tiny import build, ids
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def said():
