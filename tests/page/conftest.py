@@ -72,7 +72,7 @@ def minilm() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     """Debian's chromium."""
     if CHROMIUM is None:
