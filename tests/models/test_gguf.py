@@ -35,7 +35,7 @@ def file(tmp_path_factory):
     writer.add_rope_freq_base(5000.0)
     writer.add_vocab_size(WORDS)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"w{i}" for i in range(WORDS)])
+    writer.add_token_list(["w", "1", *(f"w{i}" for i in range(WORDS - 2))])
     writer.add_token_merges(["w 1"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)

@@ -16,7 +16,7 @@ def sentence(random: Random) -> str:
 
     Example:
         >>> sentence(Random(1))
-        'On Monday the cold cat watched the basket under the bridge.'
+        'After dinner the small painter carried the fox under the bridge.'
     """
     who = random.choice(PEOPLE + ANIMALS)
     what = random.choice(THINGS + ANIMALS)

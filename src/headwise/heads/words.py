@@ -18,9 +18,9 @@ def joined(weights: Float[Tensor, "H T S"], units: Sequence[Sequence[int]], key_
     """Weights between words.
 
     Example:
-        >>> weights = torch.tensor([[[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.2, 0.3, 0.5]]])
+        >>> weights = torch.tensor([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.5, 0.25]]])
         >>> joined(weights, [[0], [1, 2]], [[0], [1, 2]])[0].tolist()
-        [[1.0, 0.0], [0.30000001192092896, 0.699999988079071]]
+        [[1.0, 0.0], [0.375, 0.625]]
     """
     to, came = (_belongs(groups, length) for groups, length in ((key_units, weights.shape[2]), (units, weights.shape[1])))
     share = came / came.sum(1, keepdim=True)
