@@ -94,8 +94,9 @@ def test_the_findings_of_torch(plain):
 
     sdpa = check("torch_sdpa")
     fallen = {failure.law: failure for failure in sdpa.failures}
-    assert {"any_real_scale", "nan_stays_in_its_row"} <= set(fallen), str(sdpa)
-    for law in set(fallen) - {"nan_stays_in_its_row"}:  # several laws see the one fault
+    known, same = {"any_real_scale", "nan_stays_in_its_row"}, {"every_path_agrees", "error_stays_within_rounding"}
+    assert known <= set(fallen) <= known | same, str(sdpa)
+    for law in set(fallen) - {"nan_stays_in_its_row"}:  # those of `same` see the fault of the scale once more, where a drawn problem has it
         assert fallen[law].finding.problem.causal and fallen[law].finding.problem.scale <= 0, str(sdpa)
     scaled = fallen["any_real_scale"].finding
     assert scaled.problem.causal and scaled.problem.scale <= 0
