@@ -50,7 +50,6 @@ def test_without_the_token_the_page_reads_and_says_how_to_edit(page, tiny):
     assert "To edit, open the address that the terminal printed." in page.locator(".rail.red").inner_text()
 
 
-@pytest.mark.skip(reason="open: shows why when chosen 3 s later, but not when chosen as soon as it is listed as failed")
 def test_a_model_that_does_not_open_says_why_and_leaves_the_others(unhappy, tmp_path, checkpoints):
     broken = tmp_path / "broken"
     broken.mkdir()

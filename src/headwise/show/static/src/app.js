@@ -65,7 +65,7 @@ export class App {
     const { facts } = this.world;
     if (!facts) return;
     const ready = facts.models.find((one) => one.id === this.chosenModel());
-    if (!ready || ready.state !== "ready") return;
+    if (!ready || ready.state !== "ready") return void this.world.drop();
     await this.world.read(ready.id, this.chosenText());
   }
 

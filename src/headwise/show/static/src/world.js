@@ -96,6 +96,14 @@ export class World {
     }
   }
 
+  /** No run is looked at: the chosen model has none yet, and what another model was asked for comes too late. */
+  drop() {
+    if (!this.run && !this.wanted) return;
+    this.forget();
+    Object.assign(this, { run: null, part: null, proof: null, edits: null, wanted: null });
+    this.tell("run");
+  }
+
   /** One part of several: encoder, decoder, cross-attention. */
   choose(name) {
     const part = this.run.parts.find((one) => one.name === name) ?? this.run.parts[0];
