@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from headwise.attention.position import Rotary as Rotary
     from headwise.attention.spec import Attended as Attended
     from headwise.attention.statistics import statistics as statistics
+    from headwise.claims.investigate import investigate as investigate
     from headwise.edit.blind import Blind as Blind
     from headwise.edit.prune import Prune as Prune
     from headwise.edit.scale import Scale as Scale
@@ -62,6 +63,7 @@ _HOMES = {
     "five_moves_html": "headwise.show.html",
     "five_moves_widget": "headwise.show.widget",
     "from_attentions": "headwise.models.attentions",
+    "investigate": "headwise.claims.investigate",
     "load_run": "headwise.models.saving",
     "open_model": "headwise.models.open",
     "rank": "headwise.heads.importance",
@@ -95,6 +97,7 @@ __all__ = [
     "five_moves_html",
     "five_moves_widget",
     "from_attentions",
+    "investigate",
     "load_run",
     "open_model",
     "rank",
