@@ -52,13 +52,14 @@ class Study:
         model: "Model",
         texts: Sequence[str] | None = None,
         *,
-        annotated: Annotated = Annotated(),
+        annotated: Annotated | None = None,
         seed: int = 0,
         length: int = LENGTH,
         limit: int = LIMIT,
         tell: Tell = lambda doing, done, total: None,
     ) -> None:
-        self.model, self.annotated, self.seed, self.length, self.limit, self.tell = model, annotated, seed, length, limit, tell
+        self.model, self.seed, self.length, self.limit, self.tell = model, seed, length, limit, tell
+        self.annotated = annotated or Annotated()
         self.own_texts = texts is not None
         self._given = check_texts(texts) if texts is not None else None
         self._passages: dict[int, Passage] = {}
@@ -219,10 +220,5 @@ class Study:
 def _bytes(passage: Passage) -> int:
     """What a tape holds, but for small things."""
     tape = passage.again.tape
-    tensors = [
-        *tape.words,
-        *tape.reads.values(),
-        *tape.outputs.values(),
-        *(x for step in tape.steps for x in (step.given, step.result) if isinstance(x, Tensor)),
-    ]
-    return sum(x.numel() * x.element_size() for x in tensors)
+    of_steps = [x for step in tape.steps for x in (step.given, step.result) if isinstance(x, Tensor)]
+    return sum(x.numel() * x.element_size() for x in (*tape.words, *tape.reads.values(), *tape.outputs.values(), *of_steps))
