@@ -12,7 +12,7 @@ from headwise.claims.card import Card
 from headwise.claims.passages import passages
 from headwise.claims.texts import cut, draw
 from headwise.errors import ArgumentError, ModelError
-from headwise.heads.ablation import loss_without, zeros
+from headwise.heads.ablation import loss_without, losses_without, zeros
 from headwise.heads.casting import roles
 from headwise.heads.importance import rank
 from headwise.heads.passages import Opener, Passage, check_texts, loss_name
@@ -162,6 +162,18 @@ class Study:
             found.append(self.model.run(text, memory="32MiB"))
             self.tell("reading", number + 1, len(self.texts))
         return found
+
+    @cached_property
+    def effects(self) -> Float[Tensor, "n L H"]:
+        """By how much the loss on each text grows when one head is silenced, exactly; NaN where a layer lacks the head."""
+        found = []
+        for number in range(len(self.texts)):
+            passage = self.passage(number)
+            rows = [losses_without(passage, place, zeros(passage, place.index)) - passage.base for place in passage.places]
+            most = max(map(len, rows))
+            found.append(torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows]))
+            self.tell("silencing each head", number + 1, len(self.texts))
+        return torch.stack(found)
 
     @cached_property
     def ablation(self) -> "xarray.Dataset":
