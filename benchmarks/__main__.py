@@ -12,6 +12,8 @@ from benchmarks.pairs import Report
 from headwise.catalog import entries
 
 CONSOLE = Console()
+if not CONSOLE.is_terminal:
+    CONSOLE = Console(width=200)  # a file has no width of its own: cases stay on one line
 
 
 def main(
@@ -55,7 +57,7 @@ def _show(report: Report) -> None:
     for name, number in report.numbers.items():
         CONSOLE.print(f"  {name}: {number:,.4g}")
     if not report.machine["quiet"]:
-        CONSOLE.print(f"  [yellow]The machine was not quiet (load {report.machine['load']}): repeat before quoting these.[/yellow]")
+        CONSOLE.print(f"  [yellow]The machine was not quiet (others used {report.machine['others']:.0%} of the cores): repeat before quoting these.[/yellow]")
 
 
 if __name__ == "__main__":

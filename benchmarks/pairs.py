@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -69,8 +70,8 @@ def paired(case: str, ours: Callable[[], object], peer: Callable[[], object], *,
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to judge the figures; `quiet` is False when others were using the cores."""
-    load = os.getloadavg()[0]
+    """What a reader needs to judge the figures; `quiet` is False when others used the cores meanwhile."""
+    others = _of_others()
     model = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "").split()
     return {
@@ -81,10 +82,28 @@ def machine() -> dict[str, Any]:
         "torch": version("torch"),
         "transformers": version("transformers"),
         "headwise": version("headwise"),
-        "load": round(load, 2),
-        "quiet": load < 0.5 + torch.get_num_threads(),
+        "others": round(others, 3),
+        "quiet": others < QUIET,
     }
+
+
+def _of_others() -> float:
+    """The share of all cores' time since this module was loaded that others spent: 0 on a machine that did nothing else."""
+    (began, busy, own), now = START, _clocks()
+    return max(0.0, (now[1] - busy) - (now[2] - own)) / max((now[0] - began) * (os.cpu_count() or 1), 1e-9)
+
+
+def _clocks() -> tuple[float, float, float]:
+    """Seconds: the clock, at work on all cores by anybody, and by this process and those of its children that have ended."""
+    stat = next(iter(_lines("/proc/stat")), "cpu 0 0 0 0 0 0 0").split()
+    user, nice, system, _, _, irq, soft = (int(x) for x in stat[1:8])
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return time.monotonic(), (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK"), sum(one.ru_utime + one.ru_stime for one in own)
 
 
 def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+QUIET = 0.05  # of all cores' time, by others
+START = _clocks()

@@ -21,7 +21,7 @@ Generated from `docs/performance/*.json` by `python -m docs.performance`; each f
 def section(report: dict[str, Any]) -> str:
     """One benchmark: the machine, a row a pair, and the single numbers."""
     machine = report["machine"]
-    quiet = "quiet" if machine["quiet"] else f"not quiet (load {machine['load']})"
+    quiet = "quiet" if machine["quiet"] else f"not quiet (others used {machine['others']:.0%} of the cores)"
     instructions = ", ".join(machine["instructions"]) or "no vector extensions"
     lines = [
         f"## `{report['name']}`",
