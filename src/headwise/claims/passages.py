@@ -29,7 +29,7 @@ TOLD = (
     "John",
     "Acts",
 )  # prose that tells
-COUNT, WORDS = 24, 120
+COUNT, WORDS = 16, 120
 
 
 def passages(count: int = COUNT) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 Head = tuple[int, int]  # layer and head
-LENGTH, LIMIT = 64, 64  # tokens of a text that are read, and texts
+LENGTH, LIMIT = 48, 32  # tokens of a text that are read, and texts
 CAST = 64  # texts for each role, at most
 HELD = 1 << 30  # bytes of passes that are kept on tape
 
@@ -174,11 +174,6 @@ class Study:
             found.append(torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows]))
             self.tell("silencing each head", number + 1, len(self.texts))
         return torch.stack(found)
-
-    @cached_property
-    def ablation(self) -> "xarray.Dataset":
-        """`hw.rank` by exact zero ablation."""
-        return rank(self.model, self.texts, loss=self.loss, part=self.part, seed=self.seed, tell=self._about("silencing each head"))
 
     @cached_property
     def gradient(self) -> "xarray.Dataset | None":

@@ -1,0 +1,53 @@
+"""Text as letters: an alphabet, training text and held-out text."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headwise.axes import Int, Tensor
+
+RARE = 20  # letters that come less often are left out
+APART = 20  # every 20th chapter is held out
+
+
+@dataclass(frozen=True, eq=False)
+class Letters:
+    """A text as numbers of letters.
+
+    Attributes:
+        alphabet: the letters, by their numbers.
+        train: what is trained on, one after another.
+        held: what is held out, likewise.
+    """
+
+    alphabet: Sequence[str]
+    train: Int[Tensor, " N"]
+    held: Int[Tensor, " N"]
+
+    def batch(self, rows: int, length: int, generator: torch.Generator) -> Int[Tensor, "B T"]:
+        """Pieces of the training text, drawn at random."""
+        starts = torch.randint(len(self.train) - length, (rows,), generator=generator)
+        return self.train[starts[:, None] + torch.arange(length)]
+
+    def windows(self, count: int, length: int) -> Int[Tensor, "B T"]:
+        """Pieces of the held-out text, spread evenly over it."""
+        starts = torch.arange(count) * ((len(self.held) - length) // count)
+        return self.held[starts[:, None] + torch.arange(length)]
+
+
+def letters(text: str) -> Letters:
+    """From a text with a chapter a line.
+
+    Example:
+        >>> found = letters("abba abba\\n" * 40)
+        >>> "".join(found.alphabet), len(found.train), len(found.held)
+        ('\\n ab', 380, 20)
+    """
+    alphabet = sorted(letter for letter, times in Counter(text).items() if times >= RARE)
+    known = {letter: number for number, letter in enumerate(alphabet)}
+    chapters = [f"{chapter}\n" for chapter in text.splitlines()]
+    parts = ([chapter for place, chapter in enumerate(chapters) if (place % APART == APART - 1) == held] for held in (False, True))
+    train, held = (torch.tensor([known[letter] for chapter in part for letter in chapter if letter in known]) for part in parts)
+    return Letters(alphabet, train, held)
