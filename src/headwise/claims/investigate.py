@@ -30,17 +30,19 @@ class Told:
     Attributes:
         name: of its file.
         seconds: that its experiment took, when it was made.
+        model: what the model was opened from.
     """
 
     name: str
     claim: Claim
     card: Card
     seconds: float
+    model: str
 
     def json(self) -> dict[str, Any]:
         """The claim and its card as plain data."""
         said = {name: value for name, value in asdict(self.claim).items() if name != "work"}
-        return {"name": self.name, **said, **card_to(self.card), "seconds": self.seconds}
+        return {"name": self.name, **said, **card_to(self.card), "seconds": self.seconds, "model": self.model}
 
 
 class Claims(Sequence[Told]):
@@ -126,7 +128,7 @@ def investigate(
     study = Study(model, texts, annotated=notes, seed=seed, length=length, limit=limit)
     if any(claim.about_model for claim in wanted.values()):
         check_language(study.texts, notes)
-    kept = _kept(study, notes.files) if cache else None
+    kept = kept_for(study, notes.files) if cache else None
     return Claims(_told(study, wanted, kept, tell))
 
 
@@ -159,7 +161,7 @@ def _told(study: Study, wanted: Mapping[str, Claim], kept: Kept | None, tell: Te
 def _one(study: Study, name: str, claim: Claim, kept: Kept | None) -> Told:
     before = None if kept is None else kept.read(name)
     if before is not None:
-        return Told(name, claim, *before)
+        return Told(name, claim, *before, study.model.name)
     start = perf_counter()
     try:
         card = claim.work(study)
@@ -168,7 +170,7 @@ def _one(study: Study, name: str, claim: Claim, kept: Kept | None) -> Told:
     seconds = perf_counter() - start
     if kept is not None:
         kept.write(name, card, seconds)
-    return Told(name, claim, card, seconds)
+    return Told(name, claim, card, seconds, study.model.name)
 
 
 def _within(tell: Tell, name: str, place: int, count: int) -> Tell:
@@ -176,7 +178,8 @@ def _within(tell: Tell, name: str, place: int, count: int) -> Tell:
     return lambda doing, done, total: tell(f"{name}: {doing}" if doing else name, int(100 * (place + min(done / max(total, 1), 1.0)) / count), 100)
 
 
-def _kept(study: Study, files: Sequence[Path]) -> Kept:
+def kept_for(study: Study, files: Sequence[Path] = ()) -> Kept:
+    """The cards that were made before of these weights, texts and settings."""
     model = study.model
     texts = study.texts if model.tokenizer is not None else []
     about = {"model": print_of(model.hf, model.tokenizer), "code": print_of_code(), "texts": texts, "files": print_of_files(files)}

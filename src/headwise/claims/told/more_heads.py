@@ -89,7 +89,7 @@ ENTRY = Claim(
     "lower loss on text that was held out.",
     refuted_by="A number of heads beyond which the loss is certainly higher.",
     rule="Kept if every doubling certainly lowers the loss; corrected if some doubling certainly lowers it, and another, or all beyond the best, certainly "
-    "raises it; cut if one raises it and none lowers it; else nothing can be told. Differences are by seed, and their intervals hold for all doublings at once.",
+    "raises it; cut if one raises it and none lowers it; else nothing can be told. Differences are by seed; their intervals hold for all doublings at once.",
     work=work,
     about_model=False,
 )

@@ -61,10 +61,11 @@ def _says(numbers: dict[str, Number], by: dict[int, list[dict]]) -> str:
     one, two = numbers["one head, both right"], numbers["two heads, both right"]
     mixed = [numbers[f"weight of the one head on {target}"].value for target in TARGETS]
     split = [numbers[f"weight of the {place} of two on {target}"].value for place, target in zip(("first", "second"), TARGETS, strict=True)]
+    one_looks = f"The one head puts {mixed[0]:.2f} of its weight on the token before and {mixed[1]:.2f} on the match"
     return (
         f"Asked for the token before and for an earlier match at once, one head gives both in {percent(one.value)} of texts, two heads of the same width "
-        f"together in {percent(two.value)} ({len(by[1])} trainings each). The one head puts {mixed[0]:.2f} of its weight on the token before and {mixed[1]:.2f} on the "
-        f"match; of two, one puts {split[0]:.2f} on the token before and the other {split[1]:.2f} on the match."
+        f"together in {percent(two.value)} ({len(by[1])} trainings each). {one_looks}; of two, one puts {split[0]:.2f} on the token before and the other "
+        f"{split[1]:.2f} on the match."
     )
 
 
@@ -83,7 +84,7 @@ ENTRY = Claim(
     address="https://arxiv.org/abs/1706.03762",
     published="Said, and not measured there but for the perplexity of one head: 5.29 against 4.92 with eight.",
     definition="At the last token two answers are asked for: the letter of the token before, and the letter of the one earlier token with the same symbol. "
-    "One layer of attention and two of a network are trained with one head and with two, at the same width and the same number of parameters, three seeds each.",
+    "One layer of attention and two of a network are trained with one head and with two, at the same width and number of parameters, three seeds each.",
     refuted_by="One head that gives both answers in 95 % of texts.",
     rule="Kept if two heads certainly solve it (both right in over 95 % of texts) and one head certainly does not (under 80 %); cut if one head certainly "
     "solves it; else nothing can be told.",
