@@ -113,8 +113,11 @@ def resilience(
     return dataset.assign_attrs(told)
 
 
-def repaired(passage: Passage) -> Repair:
+def repaired(passage: Passage, chosen: Bool[Tensor, "L H"] | None = None) -> Repair:
     """Silence every head of a text, one at a time, and look at what the others do.
+
+    Args:
+        chosen: the heads that are silenced, where not all are; the total of others is NaN.
 
     Raises:
         WritesRefused: heads do not write to logits directly.
@@ -122,20 +125,21 @@ def repaired(passage: Passage) -> Repair:
     again, read = passage.again, readout(passage.again)
     labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
     asked = labels != NO_LABEL
-    read, chosen = _centred(read), labels.clamp(min=0)
-    rows = [_directions(passage, read, index, chosen) * asked[..., None, None] for index in range(len(passage.places))]
+    read, labels = _centred(read), labels.clamp(min=0)
+    rows = [_directions(passage, read, index, labels) * asked[..., None, None] for index in range(len(passage.places))]
     own = [einsum("bthe,bthe->h", again.tape.reads[place.index].float(), row) for place, row in zip(passage.places, rows, strict=True)]
     start = np.cumsum([0, *(place.heads for place in passage.places)])
     total, makes_up = [], torch.zeros(int(start[-1]), int(start[-1]))
-    final = _logit(again.tape.outputs["logits"], read, chosen, asked, 1)
+    final = _logit(again.tape.outputs["logits"], read, labels, asked, 1)
     for layer, place in enumerate(passage.places):
-        fallen = []
-        for some in torch.arange(place.heads).split(passage.at_once):
+        fallen = torch.full((place.heads,), torch.nan, device=own[layer].device)
+        wanted = torch.arange(place.heads) if chosen is None else chosen[layer, : place.heads].nonzero()[:, 0]
+        for some in wanted.split(passage.at_once) if len(wanted) else ():
             heard, logits = _without(passage, layer, some, rows)
-            fallen.append(final - _logit(logits, read, chosen, asked, len(some)))
+            fallen[some] = final - _logit(logits, read, labels, asked, len(some))
             for later, sums in heard.items():
                 makes_up[start[layer] + some, start[later] : start[later + 1]] = sums - own[later]
-        total.append(torch.cat(fallen))
+        total.append(fallen)
     return Repair(_padded(own), _padded(total), makes_up, int(asked.sum()))
 
 

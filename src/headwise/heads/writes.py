@@ -178,10 +178,11 @@ def norm_weighted(passage: Passage, place: Place) -> Float[Tensor, "B H T S"]:
         raise WritesRefused(f"values of {place.module} must reach W_O as they are, got something in between (a gate?). Its weights cannot be weighted so.")
     given: dict[int, Heard] = {}
     session.again(lambda heard: given.__setitem__(heard.index, heard), [place.index])
-    return _lengths(given[place.index], blocks_of(session.module(output.module), place.heads))
+    return lengths(given[place.index], blocks_of(session.module(output.module), place.heads))
 
 
-def _lengths(heard: Heard, blocks: Float[Tensor, "H E M"]) -> Float[Tensor, "B H T S"]:
+def lengths(heard: Heard, blocks: Float[Tensor, "H E M"]) -> Float[Tensor, "B H T S"]:
+    """The same from a call that was heard and its blocks of W_O."""
     from headwise.attention.weights import weights
 
     asked = heard.asked
