@@ -32,6 +32,16 @@ def over_texts(
     return Number(float(found.mean), means, float(found.low), float(found.high), unit, published)
 
 
+def ends(number: Number) -> tuple[float, float]:
+    """Both ends of its interval: of a number without one, itself.
+
+    Example:
+        >>> ends(Number(2.0)), ends(Number(2.0, low=1.0, high=3.0))
+        ((2.0, 2.0), (1.0, 3.0))
+    """
+    return number.value if number.low is None else number.low, number.value if number.high is None else number.high
+
+
 def side(number: Number, bar: float) -> Side:
     """Where the whole interval lies; a number without an interval is exact.
 
@@ -39,8 +49,7 @@ def side(number: Number, bar: float) -> Side:
         >>> side(Number(2.0, low=1.0, high=3.0), 1.5), side(Number(2.0, low=1.0, high=3.0), 0.5)
         ('unsure', 'above')
     """
-    low = number.value if number.low is None else number.low
-    high = number.value if number.high is None else number.high
+    low, high = ends(number)
     return "above" if low > bar else "below" if high < bar else "unsure"
 
 

@@ -10,6 +10,7 @@ from headwise.axes import Bool, Float, Int, Tensor
 from headwise.claims.card import Card, Number, Plot, Series, Verdict
 from headwise.claims.claim import Claim
 from headwise.claims.halves import halves, mean
+from headwise.claims.judging import ends
 from headwise.claims.resampled import resampled
 from headwise.claims.saying import percent
 from headwise.claims.slight import BAR, UNITS, WORDS, scale
@@ -135,21 +136,22 @@ def _can_go(curve: Curve, study: "Study") -> Number:
 
 
 def _verdict(numbers: dict[str, Number]) -> Verdict:
-    role, alike, gone = numbers["with_role"], numbers["alike"], numbers["can_go"]
-    if role.low >= ALL and alike.high <= SOME and gone.high <= SOME:
+    (role, may_have), (double, may_be), (gone, may_go) = (ends(numbers[name]) for name in ("with_role", "alike", "can_go"))
+    if role >= ALL and may_be <= SOME and may_go <= SOME:
         return "kept"
-    if role.high < HALF or alike.low > HALF or gone.low > HALF:
+    if may_have < HALF or double > HALF or gone > HALF:
         return "cut"
-    return "corrected" if role.low > 0 else "can't tell"
+    return "corrected" if role > 0 else "can't tell"
 
 
 def _says(study: "Study", numbers: dict[str, Number]) -> str:
     role, alike, gone, count = (numbers[name] for name in ("with_role", "alike", "can_go", "heads"))
-    certain, possible = round(role.low * count.value), round(role.high * count.value)
+    certain, possible = (round(end * count.value) for end in ends(role))
+    least, most = (percent(end) for end in ends(gone))
     tasks = len(study.cast.task)
     first = f"{certain} of {count.value:.0f} heads certainly have one of the {tasks} roles that could be asked for, {numbers['roles'].value:.0f} different ones"
     second = f"for {possible - certain} more it cannot be ruled out" if possible > certain else "no other can have one"
-    third = f"{percent(gone.value)} of the heads ({percent(gone.low)} to {percent(gone.high)}) can be silenced together before {WORDS[study.loss]}"
+    third = f"{percent(gone.value)} of the heads ({least} to {most}) can be silenced together before {WORDS[study.loss]}"
     return f"{first}; {second}. {third}. {percent(alike.value)} look where another head looks."
 
 

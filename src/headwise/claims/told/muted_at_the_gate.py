@@ -9,6 +9,7 @@ import torch
 from headwise.axes import Bool, Float, Tensor
 from headwise.claims.card import Card, Number, Plot, Series
 from headwise.claims.claim import Claim
+from headwise.claims.judging import ends
 from headwise.claims.resampled import resampled
 from headwise.claims.slight import FORETOLD
 from headwise.claims.writing import Writing, writing
@@ -188,7 +189,8 @@ def _says_own(own: Sizes, numbers: dict[str, Number], heads: int) -> str:
     named = [f"{layer}.{head}" for layer, head in own.muted.nonzero().tolist()]
     listed = f" ({', '.join(named[:5])}{' and others' if len(named) > 5 else ''})" if named else ""
     first = f"Of the model's own {heads} heads {'none is' if not named else f'{len(named)}{listed} are' if len(named) > 1 else f'one{listed} is'} muted so"
-    return f"{first} ({muted.low:.0f} to {muted.high:.0f} with other texts); {little.value:.0f} say little to begin with, before W_O."
+    low, high = ends(muted)
+    return f"{first} ({low:.0f} to {high:.0f} with other texts); {little.value:.0f} say little to begin with, before W_O."
 
 
 def _plot(own: Sizes, control: Control) -> Plot:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from headwise.axes import Bool, Float, Tensor
-from headwise.claims.card import Card, Number, Plot, Series
+from headwise.claims.card import Card, Number, Plot, Series, Verdict
 from headwise.claims.claim import Claim
 from headwise.claims.halves import halves
-from headwise.claims.judging import over_texts, side, texts_needed
+from headwise.claims.judging import ends, over_texts, side, texts_needed
 from headwise.claims.removed import removed, said
 from headwise.claims.resampled import resampled
 from headwise.claims.saying import percent
@@ -109,7 +109,7 @@ class Costs:
 
         means = f"of the costs of all heads together, that of the {int(chosen.sum())} costliest, chosen on the other half of the texts"
         every = resampled(self.values[other], self.counts[other], lambda mean: mean.flatten(1).nansum(1), seed=self.seed)
-        if not every.low or every.low <= 0:
+        if ends(every)[0] <= 0:
             return {}
         return {"top_tenth": resampled(self.values[other], self.counts[other], share, seed=self.seed, means=means, unit="share")}
 
@@ -133,13 +133,14 @@ class Costs:
         return [divmod(int(place), width) for place in mean.nan_to_num(-torch.inf).flatten().argsort(descending=True)[:count]]
 
 
-def _verdict(median: Number, needed: Number) -> str:
+def _verdict(median: Number, needed: Number) -> Verdict:
     where = side(median, BAR)
     if where == "above":
         return "cut"
-    if where == "below" and needed.low:
+    least, most = ends(needed)
+    if where == "below" and least:
         return "corrected"
-    return "kept" if where == "below" and needed.high == 0 else "can't tell"
+    return "kept" if where == "below" and most == 0 else "can't tell"
 
 
 def _repair(study: "Study") -> dict[str, Number]:
@@ -182,7 +183,7 @@ def _repair_numbers(found: list[Repair], chosen: Bool[Tensor, "L H"], seed: int)
     }
 
 
-def _says(study: "Study", costs: Costs, numbers: dict[str, Number], verdict: str) -> str:
+def _says(study: "Study", costs: Costs, numbers: dict[str, Number], verdict: Verdict) -> str:
     median, worst, named = numbers["median"], numbers["worst"], costs.named()
     says = [f"Without the median head {_by(study, median)}; without the costliest, chosen on other texts, {_by(study, worst)}."]
     listed = f"{', '.join(named[:5])}{' and others' if len(named) > 5 else ''}"
@@ -196,27 +197,29 @@ def _says(study: "Study", costs: Costs, numbers: dict[str, Number], verdict: str
 
 
 def _says_repair(found: Number) -> str:
-    ends, loud = f"({percent(found.low)} to {percent(found.high)})", "the heads that add most to the right token"
-    if found.low > 0:
-        return f"Of what {loud} add to it directly, the rest of the model makes up for {percent(found.value)} {ends} when one is silenced."
-    if found.high < 0:
+    (low, high), loud = ends(found), "the heads that add most to the right token"
+    interval = f"({percent(low)} to {percent(high)})"
+    if low > 0:
+        return f"Of what {loud} add to it directly, the rest of the model makes up for {percent(found.value)} {interval} when one is silenced."
+    if high < 0:
         return f"The rest of the model makes up for nothing: without one of {loud}, {percent(-found.value)} more is lost than it adds directly."
-    return f"Whether the rest of the model makes up for {loud} cannot be told: {percent(found.value)} of what they add {ends}."
+    return f"Whether the rest of the model makes up for {loud} cannot be told: {percent(found.value)} of what they add {interval}."
 
 
 def _needed(median: Number, needed: Number, texts: int) -> str:
     count = texts_needed(median, BAR, texts) if side(median, BAR) == "unsure" else None
     if count is not None:
         return f"About {count} texts would tell on which side of {percent(BAR)} the median head lies."
-    return f"Up to {needed.high:.0f} heads might cost more: more texts would tell."
+    return f"Up to {ends(needed)[1]:.0f} heads might cost more: more texts would tell."
 
 
 def _by(study: "Study", number: Number) -> str:
     """What happens, with the number."""
+    low, high = ends(number)
     if study.loss in FORETOLD:
-        return f"the loss {'rises' if number.value >= 0 else 'falls'} by {percent(abs(number.value))} ({percent(number.low)} to {percent(number.high)})"
+        return f"the loss {'rises' if number.value >= 0 else 'falls'} by {percent(abs(number.value))} ({percent(low)} to {percent(high)})"
     what = "the output turns" if study.loss == "cosine" else "the distribution over tokens moves"
-    return f"{what} by {number.value:.2g} ({number.low:.2g} to {number.high:.2g}; {UNITS[study.loss]})"
+    return f"{what} by {number.value:.2g} ({low:.2g} to {high:.2g}; {UNITS[study.loss]})"
 
 
 REPAIRED = "self-repair is imperfect and noisy (Rushing & Nanda 2024)"

@@ -9,6 +9,7 @@ import torch
 
 from headwise.claims.card import Card, Number, Plot, Series, Verdict
 from headwise.claims.claim import Claim
+from headwise.claims.judging import ends
 from headwise.claims.saying import percent
 from headwise.errors import ModelError
 from headwise.heads.maps import layer_weights
@@ -56,13 +57,18 @@ class Kind:
     def found(self) -> Found:
         if not self.tasks:
             return "not asked"
-        if any(task.lead.low > self.margin for task in self.tasks):
+        if self.leading:
             return "found"
-        return "absent" if all(task.lead.high < self.margin for task in self.tasks) else "unsure"
+        return "absent" if all(ends(task.lead)[1] < self.margin for task in self.tasks) else "unsure"
+
+    @property
+    def leading(self) -> int:
+        """Tasks in which a head leads for certain."""
+        return sum(ends(task.lead)[0] > self.margin for task in self.tasks)
 
     @property
     def best(self) -> Task:
-        return max(self.tasks, key=lambda task: task.lead.low)
+        return max(self.tasks, key=lambda task: ends(task.lead)[0])
 
 
 def work(study: "Study") -> Card:
@@ -108,12 +114,12 @@ def _numbers(kinds: Sequence[Kind]) -> dict[str, Number]:
     for kind in kinds:
         if not kind.tasks:
             continue
-        best, count = kind.best, sum(task.lead.low > kind.margin for task in kind.tasks)
+        best = kind.best
         layer, head = best.head
         said = f"lead of head {layer}.{head} over the best simpler rule in “{best.name}”, on other texts; corrected for {len(kind.tasks)} tasks"
         numbers[kind.name] = Number(best.lead.value, said, best.lead.low, best.lead.high, "share", PUBLISHED.get(kind.name))
         numbers[f"{kind.name}_scores"] = Number(best.held, f"what it scores there; the rule {best.rule:.3g}", unit="share")
-        numbers[f"{kind.name}_tasks"] = Number(float(count), f"tasks of {len(kind.tasks)} in which a head leads for certain", unit="tasks")
+        numbers[f"{kind.name}_tasks"] = Number(float(kind.leading), f"tasks of {len(kind.tasks)} in which a head leads for certain", unit="tasks")
         numbers[f"{kind.name}_heads"] = Number(
             float(kind.heads), "heads that do best in one of these of all their roles, for certain, all heads and roles at once", unit="heads"
         )
@@ -152,9 +158,8 @@ def _says_of(kind: Kind) -> str:
         return f"For {what}: can't tell{f', pass {FILES[kind.name]}' if missing else f', {kind.why}' if kind.why else ''}."
     best, (layer, head) = kind.best, kind.best.head
     scores = f"head {layer}.{head} scores {percent(best.held)} in “{best.name}” where the best simpler rule has {percent(best.rule)}"
-    count = sum(task.lead.low > kind.margin for task in kind.tasks)
     if kind.found == "found":
-        return f"For {what}: {scores}{f'; heads lead in {count} of {len(kind.tasks)} tasks' if len(kind.tasks) > 1 else ''}."
+        return f"For {what}: {scores}{f'; heads lead in {kind.leading} of {len(kind.tasks)} tasks' if len(kind.tasks) > 1 else ''}."
     return f"For {what}: {'no head' if kind.found == 'absent' else 'not certain'}; {scores}."
 
 
@@ -172,7 +177,8 @@ def _plot(kinds: Sequence[Kind]) -> Plot | None:
 
 
 def _ends(kind: Kind) -> tuple[list[float], list[float]]:
-    return [float(task.lead.low) for task in kind.tasks], [float(task.lead.high) for task in kind.tasks]
+    both = [ends(task.lead) for task in kind.tasks]
+    return [low for low, _ in both], [high for _, high in both]
 
 
 PUBLISHED = {

@@ -9,7 +9,7 @@ from headwise.axes import Float, Tensor
 from headwise.claims.card import Card, Number, Plot, Series, Verdict
 from headwise.claims.claim import Claim
 from headwise.claims.halves import halves, mean
-from headwise.claims.judging import over_texts, side, texts_needed
+from headwise.claims.judging import ends, over_texts, side, texts_needed
 from headwise.claims.moved import Moved, moved
 from headwise.claims.saying import percent
 from headwise.claims.used import Agreement, agreement
@@ -141,7 +141,8 @@ def _says(numbers: dict[str, Number], heads: int) -> str:
     hidden, slope, far = numbers["hidden"], numbers["slope"], numbers["far"]
     with_hiding, by_gradient = _interval(hidden), _interval(slope)
     first = f"A head's weights rank the tokens that the output rests on with τ = {with_hiding} when these are hidden one by one, {by_gradient} by gradient."
-    second = f"In the {heads} heads that matter most weights were moved {percent(far.value)} ({percent(far.low)} to {percent(far.high)}) of the way to entirely"
+    least, most = (percent(end) for end in ends(far))
+    second = f"In the {heads} heads that matter most weights were moved {percent(far.value)} ({least} to {most}) of the way to entirely"
     third = f"{second} different ones and the output stayed; uniform weights do {percent(numbers['uniform'].value)} of what silencing does."
     if "length_adds" not in numbers:
         return f"{first} {third}"
@@ -153,7 +154,8 @@ def _says(numbers: dict[str, Number], heads: int) -> str:
 
 
 def _interval(number: Number) -> str:
-    return f"{number.value:.2f} ({number.low:.2f} to {number.high:.2f})"
+    low, high = ends(number)
+    return f"{number.value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _needed(numbers: dict[str, Number], texts: int) -> str:
