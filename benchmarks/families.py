@@ -163,12 +163,12 @@ def _best_known(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What the proof of the best known types came to: each residual beside what rounding allows, and how far eager's weights are."""
     by_type = {row["type"]: row for row in rows}
     chosen = [by_type[name] for name in BEST_KNOWN if "proof" in by_type.get(name, {})]
-    written = sum(bool(row.get("written")) for row in rows if row["verdict"].startswith("right"))
+    written = sum(row.get("written") == row["calls"] for row in rows if row["verdict"] == "right")
     lines = [
         "## The best known",
         "",
         "Residuals of the proof, each beside what rounding allows there. What heads write adds up to the output of the module that holds W_O, proved",
-        f"in {written} types in all.",
+        f"for every attention of {written} types in all.",
         "",
         "| type | attentions | with writes | weights | writes | farthest from eager's weights |",
         "| --- | --- | --- | --- | --- | --- |",
