@@ -24,7 +24,7 @@ from headwise.heads.passages import Opener
 from headwise.models.model import Model
 
 COMMAND = "python -m headwise.claims.trained more_heads"
-HELD, REMOVED = 1024, 16  # windows of held-out text: for the loss, and for the loss with heads removed
+HELD, REMOVED = 512, 16  # windows of held-out text: for the loss, and for the loss with heads removed
 SHARES, DRAWS = (0.25, 0.5, 0.75), 20
 ROUNDS = 9  # of timing
 Tell = Callable[[str, int, int], None]
@@ -37,6 +37,7 @@ class Settings:
     Attributes:
         length: letters that the model sees at once.
         rows: pieces of text a batch.
+        spread: of the numbers that weights start from.
     """
 
     heads: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
@@ -45,8 +46,9 @@ class Settings:
     layers: int = 2
     length: int = 64
     rows: int = 16
-    steps: int = 1200
-    rate: float = 3e-3
+    steps: int = 800
+    rate: float = 8e-3
+    spread: float = 0.1
 
 
 def sweep(state: Path | None = None, settings: Settings | None = None, text: str | None = None, tell: Tell = lambda doing, done, total: None) -> dict[str, Any]:
@@ -97,6 +99,7 @@ def decoder(heads: int, seed: int, settings: Settings, letters: int) -> GPT2LMHe
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,
+            initializer_range=settings.spread,
             bos_token_id=None,
             eos_token_id=None,
         )
