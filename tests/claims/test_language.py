@@ -46,13 +46,15 @@ def test_pronouns_are_read_too(tmp_path, kind):
     path = tmp_path / f"pronouns.{kind}"
     if kind == "gap":
         columns = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\tURL\n"
-        rows = [
-            f"{i}\t{text} Ann met Eve when she left.\tshe\t{len(text) + 19}\tAnn\t{len(text) + 1}\tTRUE\tEve\t{len(text) + 9}\tFALSE\tx\n"
-            for i, text in enumerate(passages(9))
-        ]
+        rest = "Ann met Eve when she left."
+        rows = []
+        for i, text in enumerate(passages(9)):
+            she, ann, eve = (len(text) + 1 + rest.index(word) for word in ("she", "Ann", "Eve"))
+            rows.append(f"{i}\t{text} {rest}\tshe\t{she}\tAnn\t{ann}\tTRUE\tEve\t{eve}\tFALSE\tx\n")
         path.write_text(columns + "".join(rows))
     else:
-        path.write_text("".join(f"{i} {text} [The nurse] met the judge because [she] was tired.\n" for i, text in enumerate(passages(9), start=1)))
+        ends = ("[The nurse] met the judge because [she] was tired.", "The nurse met [the judge] because [she] was tired.")
+        path.write_text("".join(f"{i} {text} {ends[i % 2]}\n" for i, text in enumerate(passages(9), start=1)))
     notes = annotated(gap=path) if kind == "gap" else annotated(winobias=path)
     check_language(passages(7), notes)
     with pytest.raises(ArgumentError, match="texts must be in the language of"):

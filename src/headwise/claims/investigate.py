@@ -159,6 +159,7 @@ def _told(study: Study, wanted: Mapping[str, Claim], kept: Kept | None, tell: Te
 
 
 def _one(study: Study, name: str, claim: Claim, kept: Kept | None) -> Told:
+    kept = kept if claim.about_model else None  # what was trained is read at once
     before = None if kept is None else kept.read(name)
     if before is not None:
         return Told(name, claim, *before, study.model.name)

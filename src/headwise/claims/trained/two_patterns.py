@@ -33,13 +33,13 @@ class Settings:
     """
 
     heads: tuple[int, ...] = (1, 2)
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
     symbols: int = 24
     letters: int = 8
     length: int = 12
     width: int = 32
     rows: int = 128
-    steps: int = 1500
+    steps: int = 800
     rate: float = 5e-3
 
 
