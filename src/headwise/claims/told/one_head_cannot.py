@@ -85,9 +85,9 @@ def _says(by: dict[int, list[dict]], solved: dict[int, int]) -> str:
     first, second = sorted(two["weights"], key=lambda pair: -pair[0])
     looks = f"its weight lies on the token before ({one['weights'][0][0]:.2f}) and on the match ({one['weights'][0][1]:.2f})"
     return (
-        f"Asked for the token before and for an earlier match at once, one head gives both in {solved[1]} of {len(by[1])} trainings, two heads of the same width "
-        f"together in {solved[2]} of {len(by[2])}. The best single head has both right in {one['both']:.0%} of texts: {looks}. Of the best two, one looks at the "
-        f"token before ({first[0]:.2f}) and the other at the match ({second[1]:.2f})."
+        f"Asked for the token before and for an earlier match at once, one head gives both in {solved[1]} of {len(by[1])} trainings, two heads of the same "
+        f"width together in {solved[2]} of {len(by[2])}. The best single head has both right in {one['both']:.0%} of texts: {looks}. Of two, one "
+        f"looks at the token before ({first[0]:.2f}) and the other at the match ({second[1]:.2f})."
     )
 
 
@@ -106,7 +106,8 @@ ENTRY = Claim(
     definition="At the last token two answers are asked for: the letter of the token before, and the letter of the one earlier token with the same symbol. "
     "One layer of attention and two of a network are trained with one head and with two, at the same width and number of parameters, eight seeds each.",
     refuted_by="One training with one head that gives both answers in over 95 % of texts.",
-    rule="Cut if one head solves it in any training; kept if it does in none and two heads do in certainly more (Fisher's exact test, 5 %); else nothing can be told.",
+    rule="Cut if one head solves it in any training; kept if it does in none and two heads do in certainly more (Fisher's exact test, 5 %); else nothing "
+    "can be told.",
     work=work,
     about_model=False,
 )
