@@ -44,6 +44,11 @@ def test_it_learns_the_length_that_it_is_shown(monkeypatch):
     assert same["induction"] == same["fixed_way"] > other["induction"]
 
 
+def test_behind_earlier_selves():
+    settings = Settings(length=10, longest=5)
+    assert home._behind(4, settings).nonzero().tolist() == [[6, 3], [7, 0], [7, 4], [8, 1], [8, 5], [9, 2], [9, 6]]
+
+
 def test_a_sweep_remembers_what_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(home, "TESTED", 8)
     monkeypatch.setattr(home, "LENGTHS", (4,))
