@@ -24,7 +24,7 @@ class Apart:
 
     Attributes:
         gap: the largest difference of any number that the head says alone and among the others.
-        allowed: what rounding may make of it: 1e-5 of the largest value that the layer carries, or more for dtypes that round more.
+        allowed: what rounding may make of it: 8 ε · (8 + |scale| · max|q| · max|k|) of the layer's largest value, as a score's error is its weight's.
         distance: by layer, half the sum of differences between the patterns of two heads (total variation), mean over pairs and queries; NaN for one head.
     """
 
@@ -46,7 +46,10 @@ def _one_layer(heard: "Heard") -> tuple[list[float], list[float], float]:
     asked, said = heard.asked, heard.attended.output
     every = range(said.shape[1])
     gaps = [float((_alone(heard, head) - said[:1, head : head + 1].double()).abs().max()) for head in every]
-    slack = max(1e-5, 64 * torch.finfo(said.dtype).eps) * float(asked.value.abs().max())
+    largest = abs(asked.call.scale) * float(
+        torch.linalg.vector_norm(asked.query.float(), dim=-1).max() * torch.linalg.vector_norm(asked.key.float(), dim=-1).max()
+    )
+    slack = 8 * torch.finfo(said.dtype).eps * (8 + largest) * float(asked.value.abs().max())
     return gaps, [slack for _ in every], _distance(heard)
 
 

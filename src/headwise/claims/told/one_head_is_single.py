@@ -93,7 +93,7 @@ def _numbers(study: "Study", alone: list[Apart], tied: Tied, felt: int, gap: flo
     distance = torch.tensor([[text.distance[layer] for layer in tied.layers] for text in alone], dtype=torch.float64)
     return {
         "heads alone": Number(float(sum(len(row) for row in alone[0].gap)), "computed from their own slices by the definition, in float64", unit="heads"),
-        "gap": Number(gap, "the largest difference between a head alone and among the others, as a share of what rounding allows: 1e-5 of the largest value"),
+        "gap": Number(gap, "the largest difference between a head alone and among the others, as a share of what the rounding of scores allows"),
         "patterns apart": Number(float(distance.mean()), "total variation between the patterns of two heads of a layer, mean over pairs, queries, layers"),
         "patterns apart, tied": Number(tied.distance, "the same with every layer tied, in the layer where it is largest"),
         "base": over_texts(tied.base, counts, seed=seed, means="loss of the unchanged model"),
@@ -150,7 +150,7 @@ ENTRY = Claim(
     ),
     refuted_by="A head that says something else alone than among the others; tied heads with different patterns; a loss that does not notice.",
     rule=(
-        "Cut: a head alone differs by more than rounding allows (1e-5 of the largest value), or tied patterns differ. Kept: neither, and in more than half "
+        "Cut: a head alone differs by more than the rounding of its scores allows, or tied patterns differ. Kept: neither, and in more than half "
         "of the layers tying is "
         "certainly felt: the lower end of what it costs is above 1 % of the loss, or above 0.01 where there is only a distance from the model's own output. "
         "Corrected: neither, "
