@@ -1,4 +1,7 @@
-"""Pictures of the page's views, from the demo models: docs/page/. `make screenshots`, about five minutes; with words, those whose names have one of them."""
+"""Pictures of the page's views, from the demo models: docs/page/. `make screenshots`, about five minutes; with words, those whose names have one of them.
+
+The cards of the claims are measured first, which takes some minutes more unless they are in the cache.
+"""
 
 import json
 import os
@@ -18,6 +21,8 @@ PICTURES = HERE / "page"
 CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 DESK, TALL, PHONE = (1280, 800), (1280, 1120), (390, 844)
 EDITS = [hw.Scale(5, 2, 0.08), hw.Scale(21, 7, 0.35), hw.Scale(11, 4, 1.7), hw.Scale(26, 0, 1.4), hw.Temper(14, 8, 1.6), hw.Temper(3, 1, 1.5)]
+CLAIMED = "minilm"  # the model that claims are measured on
+THEMES = ("light", "dark")
 
 # name, what stands behind the #, the size, and what is waited for
 PLACES = (
@@ -30,7 +35,7 @@ PLACES = (
     ("moves-tied", "moves;h=4;attack=tie_heads;pin=weights.1:2,1", TALL, ".witness td"),
     ("check", "check;subject=headwise:attend", (1280, 900), ".kills td"),
     ("compare", "compare;base=smollm2;tuned=tuned;text=cat", DESK, ".three[data-drawn]"),
-    ("claims", "claims", TALL, ".card"),
+    ("claims", f"claims;model={CLAIMED}", TALL, ".card .claim-plot svg"),
     ("model-phone", "model/2/3;model=minilm;text=cat", PHONE, ".blue [data-check=model]"),
     ("head-phone", "head/2/3;model=minilm;text=cat", PHONE, ".dose"),
 )
@@ -81,12 +86,14 @@ def main() -> None:
     from playwright.sync_api import sync_playwright
 
     PICTURES.mkdir(exist_ok=True)
+    if any(wanted(f"claims-{theme}") for theme in THEMES):
+        hw.investigate(hw.open_model(f"demo:{CLAIMED}"))
     with tempfile.TemporaryDirectory() as folder:
         tuned = Path(folder) / "tuned"
         hw.open_model("demo:smollm2").edit(EDITS).save(tuned)
         with served("demo:smollm2", "demo:minilm", "--compare", "demo:smollm2", str(tuned)) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--hide-scrollbars"])
-            for theme in ("light", "dark"):
+            for theme in THEMES:
                 look(browser, address, theme)
             browser.close()
 

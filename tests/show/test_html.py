@@ -83,6 +83,25 @@ def test_a_long_text_s_maps_are_small_enough(model, tmp_path):
     assert "GET /api/runs/file/weights/0/0" not in answers and (tmp_path / "run.html").stat().st_size < 3e6
 
 
+def test_twelve_by_twelve_heads_and_512_tokens_are_below_three_megabytes(tmp_path):
+    """Nothing repeats itself: random words, and heads that look here and there."""
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 96, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 16}
+    hf = BertModel(BertConfig(vocab_size=len(models.WORDS), max_position_embeddings=512, **sizes)).eval()
+    for parameter in hf.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    words = [models.WORDS[place] for place in torch.randint(len(models.WORDS), (512,)).tolist()]
+    tokenizer = AutoTokenizer.from_pretrained(models.write(tmp_path / "bert", "bert"))
+    run = hw.open_model(hf, tokenizer=tokenizer).run(" ".join(words))
+    run.save_html(tmp_path / "run.html")
+    _, answers = recorded(tmp_path / "run.html")
+    (part,) = json.loads(answers["POST /api/runs"][2])["parts"]
+    assert (part["layers"], part["heads"], part["queries"]) == (12, 12, 512) and "GET /api/runs/file/heads/11/11" in answers
+    assert (tmp_path / "run.html").stat().st_size < 3_000_000
+
+
 def test_the_five_moves_as_a_file(tmp_path):
     five_moves_html(tmp_path / "moves.html")
     address, answers = recorded(tmp_path / "moves.html")

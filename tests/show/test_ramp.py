@@ -1,8 +1,10 @@
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from headwise.show.ramp import DARK, LIGHT, colour, ink
+from tests.show.colours import VISIONS, seen
 
 
 def luminance(hexadecimal):
@@ -29,3 +31,20 @@ def test_ink_reads_on_every_colour(ramp):
         paper = luminance(colour(step / 50, ramp))
         word = luminance(ink(colour(step / 50, ramp)))
         assert (max(paper, word) + 0.05) / (min(paper, word) + 0.05) >= 4.5
+
+
+def channels(ramp, steps=51):
+    return np.array([list(bytes.fromhex(colour(step / (steps - 1), ramp)[1:])) for step in range(steps)])
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@pytest.mark.parametrize(("ramp", "direction"), [(LIGHT, -1), (DARK, 1)])
+def test_lightness_goes_one_way_for_every_vision(ramp, direction, vision):
+    steps = direction * np.diff(seen(channels(ramp), vision)[:, 0])
+    assert (steps > 0).all() and steps.max() / steps.min() < 4
+
+
+@pytest.mark.parametrize("ramp", [LIGHT, DARK])
+def test_steps_are_perceptually_even(ramp):
+    apart = np.linalg.norm(np.diff(seen(channels(ramp, 26), "all cones"), axis=0), axis=1)
+    assert apart.max() / apart.min() < 1.6

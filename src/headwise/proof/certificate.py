@@ -99,7 +99,7 @@ class Certificate:
         output, lse = (attended.output, attended.lse) if isinstance(attended, Attended) else (attended, None)
         self._fits(output)
         given = torch.stack([output[place] for place in self.rows]) if self.rows else output.new_zeros(0, self._output.ncols())
-        unit = _spacing(self._size, output.dtype)
+        unit = spacing(self._size, output.dtype)
         with precision(self.bits):
             off = [[_above(true - arb(float(x))) for true, x in zip(row(self._output, n), numbers, strict=True)] for n, numbers in enumerate(given)]
             ulps = torch.tensor(off, dtype=torch.float64).reshape(given.shape) / unit
@@ -267,11 +267,11 @@ def _above(gap: arb) -> float:
 def _lse_error(true: arb, given: Tensor) -> float:
     if not true.is_finite() or not bool(given.isfinite()):
         return 0.0 if float(true) == float(given) else math.inf
-    unit = _spacing(torch.tensor(max(abs(float(true.mid())), 1.0), dtype=torch.float64), given.dtype)
+    unit = spacing(torch.tensor(max(abs(float(true.mid())), 1.0), dtype=torch.float64), given.dtype)
     return _above(true - arb(float(given))) / float(unit)
 
 
-def _spacing(size: Float[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
+def spacing(size: Float[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
     """The distance between neighbouring floats of a dtype around numbers of this size."""
     info = torch.finfo(dtype)
     return torch.exp2(torch.floor(torch.log2(size.clamp(min=info.tiny)))) * info.eps

@@ -1,5 +1,6 @@
 """Routes about runs: every number that the page is given is the run's own."""
 
+import math
 from io import BytesIO
 
 import numpy as np
@@ -147,7 +148,11 @@ def test_a_row_is_certified(page, run):
     assert told["sum"]["low"] <= 1 <= told["sum"]["high"] + 1e-12
     kept = run.kept(1)
     right = (kept.query[0, 3, 7].double() @ kept.key[0, 1, :8].double().T * kept.call.scale).softmax(-1)
-    assert float((run.weights(1, 3)[7, :8] - right).abs().max()) <= told["weights"]["error"] + 1e-15
+    off = (run.weights(1, 3)[7, :8] - right).abs()
+    assert float(off.max()) <= told["weights"]["error"] + 1e-15
+    ulps = off / torch.tensor([math.ulp(float(weight)) * 2**29 for weight in run.weights(1, 3)[7, :8]], dtype=torch.float64)
+    assert told["weights"]["ulps"] == pytest.approx(float(ulps.max()), abs=1e-6) and 0 <= told["lse"]["ulps"] < 20
+    assert told["lse"]["error"] <= told["lse"]["ulps"] * 2**-23 * max(1.0, 2 * abs(float(kept.lse[0, 3, 7])))
 
 
 def test_an_encoder_and_its_embedding(page, opened):

@@ -12,6 +12,7 @@ from headwise.show.server.desk import Desk, abilities
 from headwise.show.server.guard import BODY_BYTES
 from headwise.show.server.history import EDITS
 from headwise.show.server.jobs import AT_ONCE
+from headwise.show.server.keep import once
 from headwise.show.server.runs import CELLS
 from headwise.show.server.texts import CHARACTERS
 
@@ -28,6 +29,7 @@ def routes(desk: Desk) -> list[Route]:
         Route("/api/moves", found.moves),
         Route("/api/check", found.check),
         Route("/api/kills", found.kills),
+        Route("/api/claims", found.claims),
     ]
 
 
@@ -79,6 +81,18 @@ class About:
         from headwise.show.server.made import kills
 
         return said(await self.desk.work.look(kills))
+
+    async def claims(self, request: Request) -> Response:
+        """What is said about heads, with the cards that a model has already; nothing is measured."""
+        from headwise.claims.at_hand import AtHand
+        from headwise.show.server.claimed import every
+
+        asked = request.query_params.get("model")
+        if asked is None:
+            return said({"model": None, "claims": await self.desk.work.look(every, None)})
+        model = self.desk.library.ready(asked)
+        hand = await once(self.desk.hands, asked, lambda: self.desk.work.look(AtHand, model))
+        return said({"model": asked, "claims": await self.desk.work.look(every, hand)})
 
 
 def _moves() -> dict[str, Any]:

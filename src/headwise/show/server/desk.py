@@ -1,11 +1,12 @@
 """What every route stands at: the models, the sessions, the runs, the jobs and the places for work of one server."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwise.show.server.hub import Hub
 from headwise.show.server.jobs import Jobs
@@ -51,7 +52,7 @@ class Settings:
 
 @dataclass(eq=False)
 class Desk:
-    """The parts of one server, and the sample texts that it offers."""
+    """The parts of one server, the sample texts that it offers, and by model where the cards of its claims are looked up."""
 
     settings: Settings
     hub: Hub = field(init=False)
@@ -60,6 +61,7 @@ class Desk:
     jobs: Jobs = field(init=False)
     work: Work = field(init=False)
     texts: dict[str, dict[str, str]] = field(default_factory=lambda: dict(TEXTS))
+    hands: dict[Any, asyncio.Future] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hub = Hub(self._freed)
@@ -81,6 +83,7 @@ ABLE = {
     "save": "headwise.edit.save",
     "roles": "headwise.heads.casting",
     "compare": "headwise.heads.compare",
+    "claims": "headwise.claims.investigate",
 }
 
 

@@ -14,7 +14,7 @@ from headwise.show.server.guard import check_token
 from headwise.show.server.jobs import CalledOff, Job, in_process
 from headwise.show.server.texts import CHARACTERS
 
-FIELDS: Mapping[str, type] = {"subject": str, "level": str, "run": str, "part": str, "model": str, "base": str, "tuned": str, "text": str}
+FIELDS: Mapping[str, type] = {"subject": str, "level": str, "run": str, "part": str, "model": str, "base": str, "tuned": str, "text": str, "only": str}
 Work = Callable[[Job], Awaitable[Any]]
 
 
@@ -56,7 +56,7 @@ class JobRoutes:
 
     def _able(self) -> dict[str, Callable[[dict[str, Any]], Awaitable[Work]]]:
         """The kinds of work that this installation is able to do, of those that need a model."""
-        found = {"importance": self._importance, "roles": self._roles, "compare": self._compare}
+        found = {"importance": self._importance, "roles": self._roles, "compare": self._compare, "claims": self._claims}
         return {kind: make for kind, make in found.items() if kind in abilities()}
 
     async def _check(self, asked: dict[str, Any]) -> Work:
@@ -114,6 +114,20 @@ class JobRoutes:
             from headwise.show.server.compared import compared
 
             return await self.desk.work.prove(compared, base, tuned, text)
+
+        return work
+
+    async def _claims(self, asked: dict[str, Any]) -> Work:
+        from headwise.claims.investigate import known
+
+        model, only = self.desk.library.ready(asked.get("model", "")), asked.get("only")
+        if only is not None and only not in known():
+            raise Denied(400, "ArgumentError", f"only must be one of {', '.join(known())}, got {only[:40]!r}. Leave it out for all.")
+
+        async def work(job: Job) -> Any:
+            from headwise.show.server.claimed import measured
+
+            return await self.desk.work.experiment(measured, model, only, self._step(job))
 
         return work
 

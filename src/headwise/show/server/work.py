@@ -19,6 +19,7 @@ class Work:
         self.passes = CapacityLimiter(1)
         self.looks = CapacityLimiter(LOOKERS)
         self.proofs = CapacityLimiter(1)
+        self.experiments = CapacityLimiter(1)
 
     async def run(self, do: Callable[..., T], *given: Any) -> T:
         """Passes of a model, one at a time: each takes every processor."""
@@ -31,3 +32,7 @@ class Work:
     async def prove(self, do: Callable[..., T], *given: Any) -> T:
         """What takes long, and must not keep passes waiting."""
         return await to_thread.run_sync(do, *given, limiter=self.proofs)
+
+    async def experiment(self, do: Callable[..., T], *given: Any) -> T:
+        """What takes minutes, and must keep neither passes nor proofs waiting."""
+        return await to_thread.run_sync(do, *given, limiter=self.experiments)

@@ -191,7 +191,8 @@ export class App {
     }
     const ofRun = ["model", "head"].includes(view);
     const { facts, transport } = this.world;
-    this.models.hidden = this.texts.hidden = !ofRun || !facts || transport.recorded;
+    this.texts.hidden = !ofRun || !facts || transport.recorded;
+    this.models.hidden = this.texts.hidden && !(view === "claims" && facts && this.world.can("claims") && !transport.recorded);
     if (facts) {
       options(this.models, facts.models.map((one) => [one.id, modelTitle(one)]), this.chosenModel());
       const text = this.chosenText();

@@ -1,11 +1,11 @@
-/** Sentences about heads that are often heard, with what was published about them. */
+/** Sentences about heads that are often heard, with what was published about them: shown where nothing can be measured. */
 
 const VASWANI = { source: "Vaswani et al. 2017, table 3, rows A", address: "https://arxiv.org/abs/1706.03762" };
 
-export const CLAIMS = [
+export const CITED = [
   {
     verdict: "cut",
-    says: "Each head learns a distinct, interpretable role.",
+    sentence: "Each head learns a distinct, interpretable role.",
     found: "Many heads can be taken out with little harm, and only some have a role that can be named. What is certain is that heads can differ.",
     source: "Michel et al. 2019; Voita et al. 2019",
     address: "https://arxiv.org/abs/1905.10650",
@@ -13,7 +13,7 @@ export const CLAIMS = [
   },
   {
     verdict: "cut",
-    says: "Attention weights show what the model uses.",
+    sentence: "Attention weights show what the model uses.",
     correction: "Each row is a distribution over positions, no more.",
     found: "Quite other weights can lead to the same decision, so that weights alone explain none.",
     source: "Jain and Wallace 2019",
@@ -22,7 +22,7 @@ export const CLAIMS = [
   },
   {
     verdict: "corrected",
-    says: "More heads is strictly better.",
+    sentence: "More heads is strictly better.",
     correction: "Better up to a point.",
     found: "The width stays the same however it is split. In the paper’s own ablation perplexity falls up to 16 heads, and is worse again at 32.",
     ...VASWANI,
@@ -30,7 +30,7 @@ export const CLAIMS = [
   },
   {
     verdict: "corrected",
-    says: "Splitting the width into heads costs more.",
+    sentence: "Splitting the width into heads costs more.",
     correction: "Not in work, but in what is written out.",
     found: "Maps and products need the same work for any number of heads; only weights that are materialised grow with it.",
     source: "Vaswani et al. 2017, section 3.2.2",
@@ -39,7 +39,7 @@ export const CLAIMS = [
   },
   {
     verdict: "kept",
-    says: "With one head it is single-head attention.",
+    sentence: "With one head it is single-head attention.",
     found: "Move M4: at h = 1 both are the same computation, and so is each head by itself, with its own slices.",
     source: "Vaswani et al. 2017, section 3.2.2",
     address: "https://arxiv.org/abs/1706.03762",
@@ -48,7 +48,7 @@ export const CLAIMS = [
   },
   {
     verdict: "kept",
-    says: "W_O can silence a head that still fires.",
+    sentence: "W_O can silence a head that still fires.",
     found: "What a head writes passes through its own rows of W_O alone. Where these are zero its weights stay as they are, and it adds nothing.",
     source: "Elhage et al. 2021, “Attention heads are independent and additive”",
     address: "https://transformer-circuits.pub/2021/framework/index.html",
@@ -57,7 +57,7 @@ export const CLAIMS = [
   },
   {
     verdict: "corrected",
-    says: "If one head is silenced, the others carry the signal.",
+    sentence: "If one head is silenced, the others carry the signal.",
     correction: "For most heads of the models that were tried.",
     found: "Taking out one head at a time, most cost next to nothing, and a few cost much; several at once soon add up.",
     source: "Michel et al. 2019",
@@ -66,7 +66,7 @@ export const CLAIMS = [
   },
   {
     verdict: "cut",
-    says: "A head that attends to the first token is looking at it.",
+    sentence: "A head that attends to the first token is looking at it.",
     found: "The first token is where weight goes that is needed nowhere else: a sink. Models keep it even where it means nothing.",
     source: "Xiao et al. 2023, “Efficient streaming language models with attention sinks”",
     address: "https://arxiv.org/abs/2309.17453",
@@ -74,7 +74,7 @@ export const CLAIMS = [
   },
   {
     verdict: "corrected",
-    says: "There is a head for coreference, one for syntax, one for meaning.",
+    sentence: "There is a head for coreference, one for syntax, one for meaning.",
     correction: "Some heads do one such thing well.",
     found: "In BERT single heads find objects of verbs or antecedents well above a baseline; most heads attend to separators or neighbours.",
     source: "Clark et al. 2019",
@@ -83,7 +83,7 @@ export const CLAIMS = [
   },
   {
     verdict: "kept",
-    says: "Attention is quadratic in the length of the text.",
+    sentence: "Attention is quadratic in the length of the text.",
     found: "Scores are a number for each pair of tokens. The work can be put off or approximated; the memory need not be quadratic, as every number can be had again.",
     source: "Vaswani et al. 2017, table 1; Dao et al. 2022",
     address: "https://arxiv.org/abs/2205.14135",
@@ -91,10 +91,25 @@ export const CLAIMS = [
   },
   {
     verdict: "cut",
-    says: "All heads have an equal say.",
+    sentence: "All heads have an equal say.",
     found: "Equal width is not equal effect: what heads write differs in norm, and weights times the norm of the values tell another story than weights.",
     source: "Kobayashi et al. 2020",
     address: "https://arxiv.org/abs/2004.10102",
     live: { title: "Colour by what heads write", go: { view: "model", colour: "write_norm" } },
   },
 ];
+
+/** Where the page itself shows what a claim is about, by its name. */
+export const LIVE = {
+  more_heads: { title: "See the sizes", go: { view: "moves" } },
+  distinct_roles: { title: "Colour the heads by role", go: { view: "model", colour: "role" } },
+  weights_show_use: { title: "Compare weights with what is written", go: { view: "model", colour: "write_share" } },
+  specialise: { title: "See what roles there are", go: { view: "model", colour: "role" } },
+  muted_at_the_gate: { title: "Silence a head", go: { view: "head" } },
+  equal_say: { title: "Colour by what heads write", go: { view: "model", colour: "write_share" } },
+  others_carry: { title: "Order by importance", go: { view: "model", colour: "importance" } },
+  quadratic: { title: "See the sizes", go: { view: "moves" } },
+  first_token_sink: { title: "Find the sinks", go: { view: "model", colour: "first", find: "sink>0.6" } },
+  induction_copies: { title: "Find induction heads", go: { view: "model", colour: "role", find: "induction" } },
+  one_head_is_single: { title: "Five moves at h = 1", go: { view: "moves", h: 1, attack: "" } },
+};

@@ -29,6 +29,12 @@ export function brief(number) {
   return fixed(number, size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 || size === 0 ? 3 : 4);
 }
 
+/** A measured number: whole numbers as they are, what is tiny as a power of ten. */
+export function amount(number) {
+  if (Number.isInteger(number)) return grouped(number);
+  return Math.abs(number) < 0.001 ? scientific(number) : brief(number);
+}
+
 export const percent = (share, decimals = 1) => `${fixed(100 * share, decimals)} %`;
 
 /** 12,345. */

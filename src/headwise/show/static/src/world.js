@@ -220,6 +220,11 @@ export class World {
     return found.arrays.weights;
   }
 
+  /** How far the weights of a row are from the true ones at most. */
+  certificate(layer, head, query) {
+    return this.about(`certificate ${layer} ${head} ${query}`, () => this.ofPart(`certificate/${layer}/${head}/${query}`));
+  }
+
   tile(layer, head, level, column, row, pool = null) {
     return this.ofPart(`tiles/${layer}/${head}/${level}/${column}/${row}`, { pool });
   }

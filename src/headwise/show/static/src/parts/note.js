@@ -30,10 +30,24 @@ export function segmented(label, choices, chosen, choose) {
 /** M with its letter set low: W_O as people write it. */
 export const wo = () => ["W", el("sub", {}, "O")];
 
-/** A long work: how far it is, and a way to stop it. */
-export function progress(job, cancel) {
-  const known = job.of ? job.done / job.of : null;
-  const bar = el("progress", { max: 1, value: known, "aria-label": `progress of ${job.kind}` });
-  const words = [job.doing, job.of ? `${job.done} of ${job.of}` : null, job.seconds ? `${job.seconds.toFixed(0)} s` : null].filter(Boolean).join(" · ");
-  return el("div", { class: "progress", role: "status" }, bar, el("span", { class: "sub" }, words || "starting"), el("button", { class: "button small", type: "button", on: { click: cancel } }, "Cancel"));
+/** A long work: how far it is, and a way to stop it. `tell` says how far it has come meanwhile, and leaves the button where it is.
+ * @param said what is being done, in words for people */
+export function progress(job, cancel, { said = (doing) => doing } = {}) {
+  const bar = el("progress", { max: 1, "aria-label": `progress of ${job.kind}` });
+  const words = el("span", { class: "sub" });
+  const node = el("div", { class: "progress", role: "status" }, bar, words, el("button", { class: "button small", type: "button", on: { click: cancel } }, "Cancel"));
+  node.tell = (now) => {
+    if (now.of) bar.value = now.done / now.of;
+    const far = now.of === 100 ? `${now.done} %` : now.of ? `${now.done} of ${now.of}` : null;
+    words.textContent = [said(now.doing ?? ""), far, now.seconds ? `${now.seconds.toFixed(0)} s` : null, left(now)].filter(Boolean).join(" · ") || "starting";
+  };
+  node.tell(job);
+  return node;
+}
+
+/** How long it may yet take, when enough has been seen of it. */
+function left({ done, of, seconds }) {
+  if (!of || !(seconds >= 3) || done < 0.02 * of || done >= of) return null;
+  const rest = (seconds * (of - done)) / done;
+  return rest < 90 ? `about ${Math.max(5, 5 * Math.round(rest / 5))} s left` : `about ${Math.round(rest / 60)} min left`;
 }

@@ -3,6 +3,7 @@
 import { el, fill } from "../dom.js";
 import { fixed, grouped, shown } from "../format.js";
 import { SCALES, SCALE_SIGNS } from "../ramp.js";
+import { certifiedRow } from "./certified.js";
 import { failureNote, segmented } from "./note.js";
 import { OpenSeadragon, Tiles, coloured } from "./osd-source.js";
 import { rampBar } from "./ramp-bar.js";
@@ -31,6 +32,7 @@ export class Zoom {
     this.profile = el("canvas", { class: "profile", height: PROFILE, "aria-hidden": "true" });
     this.rowText = el("p", { class: "sub row-text" });
     this.columnText = el("p", { class: "sub" });
+    this.certified = certifiedRow(app);
     this.mini = el("canvas", { class: "mini", width: MINI, height: MINI, "aria-hidden": "true" });
     this.readout = el("dl", { class: "readout", "aria-live": "polite" });
     this.where = el("p", { class: "sub" });
@@ -38,7 +40,7 @@ export class Zoom {
     this.top = el("div", { class: "panel-head" });
     const keys = el("p", { class: "sub keys" }, el("kbd", {}, "+"), " ", el("kbd", {}, "−"), " zoom", el("br"), el("kbd", {}, "←↑↓→"), " cursor", el("br"), el("kbd", {}, "0"), " fit", el("br"), "drag to pan");
     const side = el("div", { class: "zoom-side" }, el("div", { class: "sub" }, "whole map"), this.mini, this.readout, this.where, keys);
-    this.node = el("div", { class: "panel zoom" }, this.top, this.trouble, el("div", { class: "zoom-grid" }, el("div", { class: "zoom-main" }, this.area, this.profile, this.rowText, this.columnText), side));
+    this.node = el("div", { class: "panel zoom" }, this.top, this.trouble, el("div", { class: "zoom-grid" }, el("div", { class: "zoom-main" }, this.area, this.profile, this.rowText, this.columnText, this.certified), side));
     this.toolbar();
   }
 
@@ -256,6 +258,7 @@ export class Zoom {
 
   tell(row, column, perToken, i, j) {
     const { world, state } = this.app;
+    this.certified.look(i);
     const weight = row[j];
     const value = weight < 0 ? "hidden" : fixed(weight, 6);
     const entry = (name, text, check = null) => [el("dt", {}, name), el("dd", {}, text, check ? runMark(world, check, state.layer) : null)];

@@ -60,7 +60,7 @@ class CheckView {
       chosen?.statement ? el("p", { class: "sub" }, chosen.statement) : null,
       world.mayWrite ? null : el("p", { class: "note" }, CANNOT_WRITE),
       job?.state === "running" ? progress(job, () => world.cancel(job)) : null,
-      job?.error ? failureNote({ message: job.error }, "The check broke off.") : null,
+      job?.error ? failureNote(job.error, "The check broke off.") : null,
       this.refusal ? failureNote(this.refusal) : null,
       told ? reportOf(told) : job?.state === "running" ? null : el("p", { class: "sub empty" }, `Nothing has been checked yet. From a terminal: `, el("code", {}, `headwise check ${chosen?.name ?? "SUBJECT"}`)),
       missing.length ? el("p", { class: "sub after" }, `Not installed here: ${missing.map((one) => one.name).join(", ")}.`) : null,

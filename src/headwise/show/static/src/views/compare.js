@@ -113,7 +113,7 @@ class CompareView {
       this.title(),
       this.chooser(),
       job?.state === "running" ? progress(job, () => world.cancel(job)) : null,
-      job?.error ? failureNote({ message: job.error }, "The comparison broke off.") : null,
+      job?.error ? failureNote(job.error, "The comparison broke off.") : null,
       this.failure ? failureNote(this.failure) : null,
       result ? this.found(result) : null,
     );

@@ -5,6 +5,7 @@ import { fixed, headName, shown } from "../format.js";
 import { gauge, mark, markOf } from "../marks.js";
 import { sequential, diverging } from "../ramp.js";
 import { blocks } from "../parts/blocks.js";
+import { certifiedRow } from "../parts/certified.js";
 import { editList } from "../parts/edits.js";
 import { lines } from "../parts/lines.js";
 import { colourShare, isSigned, reach, titleOf } from "../parts/measures.js";
@@ -191,8 +192,12 @@ class HeadView {
     const choose = (token) => app.go({ token: token === app.state.token ? null : token }, { quietly: true });
     this.flow = lines(part, weights, { point, choose, lit: state.token });
     const value = el("p", { class: "sub cell-value", "aria-live": "polite" }, "Point at a cell for its exact value. A row and its sink add up to 1 ", runMark(world, "rows", layer));
-    const readout = (i, j, weight) =>
+    const certified = (this.certified = certifiedRow(app));
+    const readout = (i, j, weight) => {
+      certified.look(i);
       fill(value, el("b", {}, shown(part.query_tokens[i]).trim()), " → ", el("b", {}, shown(part.key_tokens[j]).trim()), "  ", el("span", { class: "exact", data: { value: String(weight), query: i, key: j } }, weight < 0 ? "hidden by the mask" : fixed(weight, 6)), runMark(world, "weights", layer));
+    };
+    certified.look(Math.min(state.token ?? part.queries - 1, part.queries - 1));
     this.map = shortMap(app, weights, { readout, lit: state.token });
     this.table = tokenTable(part, arrays, { lit: state.token, point, choose });
     fill(
@@ -201,7 +206,7 @@ class HeadView {
         "div",
         { class: "pair" },
         el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "From → to"), el("span", { class: "sub" }, "hover or choose a query")), this.flow),
-        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Weights"), rampBar(theme, { high: "1, √", of: SCALES.sqrt })), this.map, value),
+        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Weights"), rampBar(theme, { high: "1, √", of: SCALES.sqrt })), this.map, value, certified),
       ),
       el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "all columns ", runMark(world, "statistics", layer))), this.table),
     );
@@ -210,6 +215,7 @@ class HeadView {
   lit(token) {
     this.flow?.lit(token);
     this.map?.lit(token);
+    if (this.map && token !== null && token < this.app.world.part.queries) this.certified.look(token);
     this.table?.lit(token);
   }
 

@@ -164,7 +164,7 @@ class ModelView {
   work() {
     const { world, state } = this.app;
     const wanted = ["importance", "roles"].map((kind) => world.running(kind)).filter((job) => job && (job.state === "running" || job.error));
-    const shown = wanted.map((job) => (job.state === "running" ? progress(job, () => world.cancel(job)) : failureNote({ message: job.error }, `${job.kind} failed.`)));
+    const shown = wanted.map((job) => (job.state === "running" ? progress(job, () => world.cancel(job)) : failureNote(job.error, `${job.kind} failed.`)));
     if (state.colour === "role" && !rolesOf(world) && world.can("roles") && world.mayWrite && !world.running("roles")) {
       shown.push(el("p", { class: "note" }, "Roles as this text alone tells them. ", el("button", { class: "button small", type: "button", on: { click: () => this.tryRoles() } }, "Try all roles on made-up texts")));
     }
