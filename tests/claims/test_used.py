@@ -1,10 +1,10 @@
 """Which tokens an output rests on: against masks and gradients by hand, with plain transformers."""
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 import headwise as hw
 from headwise.claims import used
@@ -14,6 +14,8 @@ from tests.heads.toys import decoder, encoder
 from tests.models.tiny import build, ids
 
 LENGTH = 13
+TEXT = ids(batch=1, length=LENGTH)
+LOWEST = torch.finfo(torch.float32).min
 
 
 @pytest.fixture(scope="module")
@@ -26,37 +28,35 @@ def both_ways():
     return Opener(encoder(), "kl").open(ids(batch=1, length=LENGTH)[0])
 
 
-def by_hand(hf: LlamaForCausalLM, text: torch.Tensor, ahead: bool) -> torch.Tensor:
-    """The divergence at each token when one token is hidden from all, by an additive mask of eager attention."""
-    hf.set_attn_implementation("eager")
-    lowest = torch.finfo(torch.float32).min
-    seen = torch.ones(LENGTH, LENGTH, dtype=torch.bool) if ahead else torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
-    mask = torch.zeros(LENGTH, LENGTH).masked_fill(~seen, lowest)
-
-    def logits(hidden: int | None) -> torch.Tensor:
-        plane = mask.clone()
-        if hidden is not None:
-            plane[:, hidden] = lowest
-        with torch.no_grad():
-            return hf(input_ids=text, attention_mask=plane[None, None]).logits[0].double().log_softmax(-1)
-
-    own = logits(None)
-    return torch.stack([(own.exp() * (own - logits(key))).sum(-1) for key in range(LENGTH)], 1)
+def by_hand(run: Callable[[torch.Tensor], torch.Tensor], seen: torch.Tensor) -> list[torch.Tensor]:
+    """What the model gives for each token with no token hidden, and with each one hidden from all by an additive mask of eager attention."""
+    mask = torch.zeros(LENGTH, LENGTH).masked_fill(~seen, LOWEST)
+    planes = [mask, *(mask.index_fill(1, torch.tensor([key]), LOWEST) for key in range(LENGTH))]
+    with torch.no_grad():
+        return [run(plane[None, None])[0].double() for plane in planes]
 
 
 def test_hiding_a_token_is_what_a_mask_does(passage):
-    model = decoder()
-    found, known = used.hiding(passage), by_hand(model.hf, ids(batch=1, length=LENGTH), ahead=False)
-    rows = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(-1)
+    hf = decoder().hf
+    hf.set_attn_implementation("eager")
+    before = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+    own, *others = by_hand(lambda mask: hf(input_ids=TEXT, attention_mask=mask).logits.log_softmax(-1), before)
+    known = torch.stack([(own.exp() * (own - other)).sum(-1) for other in others], 1)
+    found = used.hiding(passage)
+    rows = before.tril(-1)
     assert torch.allclose(found.double()[rows], known[rows], atol=2e-4, rtol=1e-3)
     assert (found.triu(1) < 1e-9).all()  # what comes after does not matter
     assert float(found[rows].mean()) > 0.01
 
 
-def test_hiding_a_token_from_an_encoder(both_ways):
-    found, known = used.hiding(both_ways), by_hand(encoder().hf, ids(batch=1, length=LENGTH), ahead=True)
-    assert torch.allclose(found.double(), known, atol=2e-4, rtol=1e-3)
-    assert float(found.mean()) > 0.001
+def test_hiding_a_token_from_an_encoder():
+    hf = build("bert").double()
+    found = used.hiding(Opener(hw.open_model(hf), "cosine").open(TEXT))
+    hf.set_attn_implementation("eager")
+    own, *others = by_hand(lambda mask: hf(input_ids=TEXT, attention_mask=mask).last_hidden_state, torch.ones(LENGTH, LENGTH, dtype=torch.bool))
+    known = torch.stack([1 - torch.cosine_similarity(own, other, dim=-1) for other in others], 1)
+    assert torch.allclose(found.double(), known, atol=1e-12, rtol=1e-3)
+    assert float(found.mean()) > 1e-6
 
 
 def test_slopes_are_gradients_of_the_embeddings(passage):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headwise.models.parts import Place
 
 PRICES = (3.0, 30.0, 300.0, 3000.0, 30000.0)  # of the write's squared change, in units of the write's own square
-STEPS, PACE = 150, 0.2  # of the search
+STEPS, PACE, NOISE = 150, 0.2, 0.3  # of the search; it begins near uniform weights, at random
 TINY = 1e-12
 
 
@@ -72,7 +72,7 @@ def moved(passage: "Passage", place: "Place", heads: Sequence[int], within: floa
     """
     found = attention_of(passage, place, heads)
     tried = {"uniform": uniform(found), "permuted": permuted(found, seed)}
-    tried |= {f"price {price:g}": other for price, other in zip(PRICES, searched(found, PRICES), strict=True)}
+    tried |= {f"price {price:g}": other for price, other in zip(PRICES, searched(found, PRICES, seed), strict=True)}
     silenced = effects(passage, place, heads, torch.zeros_like(found.values[:, :1]).expand(-1, found.weights.shape[1], -1))
     does = {name: effects(passage, place, heads, other @ found.values) for name, other in tried.items()}
     bar = (part_of * silenced).clamp(max=within)
@@ -131,26 +131,25 @@ def permuted(found: Attention, seed: int) -> Float[Tensor, "n T S"]:
     return torch.zeros_like(found.weights).scatter(-1, places, found.weights.gather(-1, order)).masked_fill(~found.visible, 0)
 
 
-def searched(found: Attention, prices: Sequence[float]) -> Float[Tensor, "k n T S"]:
+def searched(found: Attention, prices: Sequence[float], seed: int = 0) -> Float[Tensor, "k n T S"]:
     """Weights as far from a head's own as can be found while its write stays near: one of each price."""
     own, mass = found.weights, found.weights.sum(-1, keepdim=True)
     price = torch.tensor(prices, device=own.device)[:, None, None]
     project = found.values @ found.root
     size = (own @ project).square().sum(-1).mean(-1, keepdim=True).clamp(min=TINY)
-    hidden = torch.zeros_like(own).masked_fill(~found.visible, -torch.inf)
-    start = torch.zeros(len(prices), *own.shape, device=own.device)
-    logits = start.requires_grad_()
+    hidden = torch.zeros_like(own).masked_fill(~found.visible & found.visible.any(-1, keepdim=True), -torch.inf)
+    start = torch.randn(len(prices), *own.shape, generator=torch.Generator().manual_seed(seed)) * NOISE
+    logits = start.to(own.device).requires_grad_()
     walk = torch.optim.Adam([logits], lr=PACE)
-    dead = ~found.visible.any(-1, keepdim=True)
     with torch.enable_grad():
         for _ in range(STEPS):
-            other = (logits + hidden.masked_fill(dead, 0)).softmax(-1) * mass
+            other = (logits + hidden).softmax(-1) * mass
             change = ((other - own) @ project).square().sum(-1) / size
             goal = (price * change - _jensen_shannon(own, other) / log(2)).sum()
             walk.zero_grad()
             goal.backward()
             walk.step()
-    return ((logits.detach() + hidden.masked_fill(dead, 0)).softmax(-1) * mass).masked_fill(~found.visible, 0)
+    return ((logits.detach() + hidden).softmax(-1) * mass).masked_fill(~found.visible, 0)
 
 
 def divergence(found: Attention, other: Float[Tensor, "n T S"]) -> Float[Tensor, " n"]:

@@ -186,7 +186,7 @@ def _output(outputs: Mapping[str, Tensor], length: int) -> Float[Tensor, "N T x"
 def _apart(own: Float[Tensor, "1 T x"], moved: Float[Tensor, "n T x"], foretells: bool) -> Float[Tensor, "n T"]:
     """How far each token's output is from what it was."""
     if not foretells:
-        return (1 - nn.functional.cosine_similarity(moved.float(), own.float(), dim=-1)).clamp(min=0)
+        return (1 - nn.functional.cosine_similarity(moved.double(), own.double(), dim=-1)).clamp(min=0)
     before, after = own.float().log_softmax(-1), moved.float().log_softmax(-1)
     return (before.exp() * (before - after)).sum(-1).clamp(min=0)
 

@@ -31,8 +31,8 @@ def test_the_planted_head_has_its_role_and_the_other_has_none(planted):
     assert (found["with_role"].value, found["with_role"].low, found["roles"].value, found["heads"].value) == (0.5, 0.5, 1, 2)
 
 
-def test_a_random_model_has_no_roles(random):
-    found = distinct_roles._roles(random)
+def test_a_model_that_was_never_trained_has_no_roles(untrained):
+    found = distinct_roles._roles(untrained)
     assert (found["with_role"].low, found["roles"].value, found["heads"].value) == (0, 0, 18)
 
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 import xarray
 
-from headwise.claims.annotated import annotated
 from headwise.claims.study import Study
 from headwise.claims.told import specialise
 from headwise.errors import ModelError
@@ -132,9 +131,8 @@ def test_a_tokenizer_that_does_not_tell_words_apart(monkeypatch):
     assert specialise._sentence(Study(decoder(), stories(2), length=20)) == {}
 
 
-def test_a_random_model_is_not_said_to_specialise(tmp_path):
-    study = Study(decoder(), stories(8), length=24, annotated=annotated())
-    card = specialise.work(study)
+def test_a_model_that_was_never_trained_is_not_said_to_specialise(untrained):
+    card = specialise.work(untrained)
     assert card.verdict in ("cut", "can't tell")
     assert not any(name.endswith(("_tasks", "_heads")) and number.value for name, number in card.numbers.items())
     assert "pass a file of parsed sentences" in card.says

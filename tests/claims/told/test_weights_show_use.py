@@ -19,7 +19,7 @@ TEXTS = stories(6)
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(decoder(), TEXTS, length=14)
+    return Study(decoder(), TEXTS, length=11)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_the_weightiest_heads_are_those_whose_silence_costs_most(study):
 def agreed(hidden: float, by_length: float | None = None) -> list[Agreement]:
     """Eight texts, two heads; head 0.1 is better by 0.1."""
     taus = [torch.tensor([[hidden + 0.01 * text, hidden + 0.1 + 0.01 * text]]) for text in range(-4, 4)]
-    lengths = [None if by_length is None else torch.full((1, 2), by_length + 0.01 * text) for text in range(-4, 4)]
+    lengths = [None if by_length is None else torch.full((1, 2), by_length - 0.01 * text) for text in range(-4, 4)]
     return [Agreement(tau, tau / 2, length, hidden, 1e-7) for tau, length in zip(taus, lengths, strict=True)]
 
 
@@ -80,7 +80,7 @@ def test_what_is_measured_of_ranks():
 
 
 def test_what_is_said():
-    assert "Times the length of what they carry, τ is 0.59." in weights_show_use._says(numbers(0.1, 0.6, by_length=0.6), 2)
+    assert "Times the length of what they carry, τ is 0.60." in weights_show_use._says(numbers(0.1, 0.6, by_length=0.597), 2)
     assert "no certain difference" in weights_show_use._says(numbers(0.1, 0.6, by_length=0.145), 2)
     assert "Times the length" not in weights_show_use._says(numbers(0.1, 0.6), 2)
     assert "moved 60 % (" in weights_show_use._says(numbers(0.1, 0.605), 2)

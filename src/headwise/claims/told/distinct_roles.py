@@ -129,7 +129,8 @@ def _can_go(curve: Curve, study: "Study") -> Number:
     """The largest share without which the loss rises by less than the bar; certainly at least `low`, `high` at most."""
     found = bootstrap(curve.rises * curve.counts[:, None], curve.counts, study.seed)
     most = [
-        max([share for share, rise in zip(curve.shares, ends.tolist(), strict=True) if rise < BAR], default=0.0) for ends in (found.mean, found.high, found.low)
+        max([share for share, rise in zip(curve.shares, rises.tolist(), strict=True) if rise < BAR], default=0.0)
+        for rises in (found.mean, found.high, found.low)
     ]
     means = f"heads that can be silenced together before {WORDS[study.loss]}: least important first by one half of the texts, measured on the other"
     return Number(most[0], means, most[1], most[2], "share", CAN_GO)

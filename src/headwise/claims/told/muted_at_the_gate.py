@@ -83,15 +83,15 @@ def work(study: "Study") -> Card:
 
 
 def _card(study: "Study") -> Card:
-    told = {"texts": len(study.texts), "tokens": study.words}
+    texts, tokens = len(study.texts), study.words
     if all(place.heads < 2 for place in study.passage(0).places):
-        return Card("can't tell", "Every layer has one head: there is no other to compare it with.", **told)
+        return Card("can't tell", "Every layer has one head: there is no other to compare it with.", texts=texts, tokens=tokens)
     found = writing(study)
     own = Sizes.of(found.said.sum(0), found.wrote.sum(0))
     control = _control(study, own)
     numbers = {**_numbers(found, study.seed), **_of_control(control)}
     says = f"{_says_control(control)} {_says_own(own, numbers, len(study.heads))}"
-    return Card("kept" if control.holds else "cut", says, numbers, _plot(own, control), **told)
+    return Card("kept" if control.holds else "cut", says, numbers, _plot(own, control), texts=texts, tokens=tokens)
 
 
 def _numbers(found: Writing, seed: int) -> dict[str, Number]:

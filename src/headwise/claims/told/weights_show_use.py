@@ -128,7 +128,9 @@ def _verdict(hidden: Number, far: Number) -> Verdict:
     agrees, moves = side(hidden, AGREES), side(far, FAR)
     if "unsure" in (agrees, moves):
         return "can't tell"
-    return {("above", "below"): "kept", ("below", "above"): "cut"}.get((agrees, moves), "corrected")
+    if agrees == moves:
+        return "corrected"
+    return "kept" if agrees == "above" else "cut"
 
 
 def _correction(hidden: Number) -> str:
