@@ -32,13 +32,6 @@ def test_what_is_no_number_is_null_and_comes_back_as_none():
     assert math.isnan(back.numbers["x"].value) and back.numbers["x"].low is None
 
 
-def test_numbers_of_numpy_are_plain():
-    import numpy as np
-
-    card = Card("kept", "It holds.", {"x": Number(np.float32(0.5))}, Plot("bars", "x", "y", [Series("a", np.arange(3), (1.0, 2.0, 3.0))]))
-    assert json.loads(json.dumps(card_to(card)))["plot"]["series"][0]["x"] == [0, 1, 2]
-
-
 def test_what_is_no_card_is_refused():
     with pytest.raises(ValueError, match="maybe"):
         card_from({**card_to(CARD), "verdict": "maybe"})

@@ -37,7 +37,7 @@ def outcome(capsys, *words):
 def test_a_card_each_and_how_many_came_out_how(capsys, checkpoint, tmp_path):
     code, out, err = outcome(capsys, checkpoint, "--texts", tmp_path / "texts.txt")
     assert (code, err) == (0, "")
-    assert "~ corrected  Heads are many.  many" in out and "Some heads.\n" in out and "Half of it." in out
+    assert "~ corrected  Heads are many.  many" in out and "             Some heads.   " in out and "Half of it." in out
     assert "? can't tell Heads are many.  unknown" in out and "It must be measured on 9 texts or more, got 2." in out
     assert "2 texts, 22 tokens. We 2020" in out
     assert "~ 1 corrected   ? 1 can't tell" in out

@@ -48,4 +48,4 @@ def _plain(data: Any) -> Any:
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [_plain(value) for value in data]
-    return data.item() if hasattr(data, "item") else data
+    return data

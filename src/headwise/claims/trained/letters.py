@@ -23,8 +23,8 @@ class Letters:
     """
 
     alphabet: Sequence[str]
-    train: Int[Tensor, " N"]
-    held: Int[Tensor, " N"]
+    train: Int[Tensor, " n"]
+    held: Int[Tensor, " m"]
 
     def batch(self, rows: int, length: int, generator: torch.Generator) -> Int[Tensor, "B T"]:
         """Pieces of the training text, drawn at random."""
