@@ -40,8 +40,8 @@ class _Bridge(torch.autograd.Function):
         import jax
 
         context.with_slope = [n for n, tensor in enumerate(tensors) if tensor.is_floating_point()]
-        arrays = [to_jax(tensor) for tensor in tensors]
         with precision(tensors):
+            arrays = [to_jax(tensor) for tensor in tensors]
             if any(context.needs_input_grad):
                 found, context.back = jax.vjp(_of_some(function, arrays, context.with_slope), *(arrays[n] for n in context.with_slope))
             else:
