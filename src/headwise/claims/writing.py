@@ -27,13 +27,11 @@ class Matrix:
         singular: its singular values, the largest first.
         rank: how many lie above σ_1 · max(H·E, M) · ε, ε of the weights' own dtype: what NumPy counts as rank.
         inverse: the pseudo-inverse of that rank.
-        largest: the largest singular value of each head's block.
     """
 
     singular: Float[Tensor, " n"]
     rank: int
     inverse: Float[Tensor, "M HE"]
-    largest: Float[Tensor, " H"]
     dtype: torch.dtype
 
     @property
@@ -117,7 +115,7 @@ def matrix(blocks: Float[Tensor, "H E M"]) -> Matrix:
     floor = singular[0] * max(whole.shape) * torch.finfo(blocks.dtype).eps
     rank = int((singular > floor).sum())
     inverse = right[:rank].t() @ (left[:, :rank] / singular[:rank]).t()
-    return Matrix(singular, rank, inverse, torch.linalg.matrix_norm(blocks.double(), 2), blocks.dtype)
+    return Matrix(singular, rank, inverse, blocks.dtype)
 
 
 def _sums(layer: Written, matrix: Matrix) -> dict[str, Tensor]:

@@ -28,21 +28,21 @@ def test_a_loud_head_is_found_in_every_layer():
     assert len(card.plot.series[0].x) == 18 and card.plot.equal == pytest.approx(1 / 6)
 
 
-def test_heads_that_are_alike_have_an_equal_say():
+def test_heads_that_are_alike_have_an_equal_say(plain):
     card = ENTRY.work(Study(alike(), TEXTS))
     assert card.verdict == "kept"
     assert card.numbers["loudest"].value == pytest.approx(1 / 6, abs=1e-6)
     assert card.numbers["evenness"].value == pytest.approx(1, abs=1e-9)
 
 
-def test_some_layers_are_even():
+def test_some_layers_are_even(plain):
     hf = alike().hf
     hf.model.layers[1].self_attn.o_proj.weight.data.unflatten(1, (6, 4))[:, 3] *= 5
     card = ENTRY.work(Study(opened(hf), TEXTS))
     assert (card.verdict, card.correction) == ("corrected", "Not in 1 of 3 layers.")
 
 
-def test_what_lies_on_the_bar_cannot_be_told(monkeypatch):
+def test_what_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     study = Study(loud(4), TEXTS)
     ends = equal_say._ends(writing(study), 0)
     monkeypatch.setattr(equal_say, "FACTOR", float((ends.loud.mean / ends.quiet.mean).median()))
@@ -64,7 +64,7 @@ def test_too_few_texts():
     assert card.says == "How much each head writes must be measured on 6 texts or more, got 5. Give more texts."
 
 
-def test_an_independent_script_finds_the_same():
+def test_an_independent_script_finds_the_same(plain):
     model = loud(4)
     study = Study(model, TEXTS)
     card = ENTRY.work(study)

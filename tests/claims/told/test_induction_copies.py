@@ -82,7 +82,7 @@ def test_losses_and_direct_effects_by_hand(study):
     assert float(found.direct[:, 0].abs().max()) < 1e-3  # the previous token is written where no token is read
 
 
-def test_an_untrained_model_has_no_induction():
+def test_an_untrained_model_has_no_induction(plain):
     torch.manual_seed(0)
     sizes = {
         "hidden_size": 72,
@@ -101,7 +101,7 @@ def test_an_untrained_model_has_no_induction():
     assert card.plot.across == "layer"
 
 
-def test_an_encoder_foretells_nothing(monkeypatch):
+def test_an_encoder_foretells_nothing(monkeypatch, plain):
     true = induction_copies.roles
 
     def all_cast(*arguments, **options):
@@ -114,7 +114,7 @@ def test_an_encoder_foretells_nothing(monkeypatch):
     assert "This part of the model foretells no next token, so that nothing says whether they copy it." in card.says
 
 
-def test_without_direct_effects_the_loss_decides(monkeypatch, study):
+def test_without_direct_effects_the_loss_decides(monkeypatch, study, plain):
     def refused(again):
         raise WritesRefused("direct effects on logits must be those of a map to the vocabulary that comes last, got another end (a cap on logits?).")
 

@@ -37,7 +37,7 @@ def test_a_head_alone_says_what_it_says_among_the_others(plain_study):
     assert (card.texts, card.measure) == (6, "next")
 
 
-def test_a_head_that_says_something_else_alone_is_caught(monkeypatch, plain_study):
+def test_a_head_that_says_something_else_alone_is_caught(monkeypatch, plain_study, plain):
     true = alone.compute
 
     def wrong(query, key, value, call, **options):
@@ -79,25 +79,25 @@ def test_tying_is_felt_where_another_head_does_the_work():
     assert card.numbers["all layers"].low > 0.1
 
 
-def test_tying_to_the_head_that_does_the_work_costs_nothing():
+def test_tying_to_the_head_that_does_the_work_costs_nothing(plain):
     card = ENTRY.work(Study(copying(head=0), AGAIN))
     assert (card.verdict, card.correction) == ("corrected", "Tied heads are one head, and in 0 of 2 layers that costs something.")
     assert card.numbers["all layers"].value == pytest.approx(0, abs=1e-4)
 
 
-def test_heads_that_are_alike_look_alike_before_too():
+def test_heads_that_are_alike_look_alike_before_too(plain):
     card = ENTRY.work(Study(alike(), TEXTS[:4]))
     assert card.numbers["patterns apart"].value < 1e-6
     assert card.numbers["all layers"].value == pytest.approx(0, abs=1e-4)
 
 
-def test_an_encoder_is_measured_by_its_own_output():
+def test_an_encoder_is_measured_by_its_own_output(plain):
     card = ENTRY.work(Study(encoder(), TEXTS[:4]))
     assert card.measure == "masked"
     assert card.numbers["edit"].value < 1e-3
 
 
-def test_tied_patterns_that_differ_are_caught(monkeypatch, plain_study):
+def test_tied_patterns_that_differ_are_caught(monkeypatch, plain_study, plain):
     monkeypatch.setattr(one_head_is_single, "SAME", -1.0)
     assert ENTRY.work(plain_study).verdict == "cut"
 

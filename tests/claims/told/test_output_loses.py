@@ -33,7 +33,7 @@ def test_a_square_matrix_of_full_rank_loses_nothing():
     assert (card.texts, card.measure) == (6, "")
 
 
-def test_what_is_thrown_away_is_lost_and_nothing_else():
+def test_what_is_thrown_away_is_lost_and_nothing_else(plain):
     model = mute([(0, 2), (1, 2), (2, 2)])
     study = Study(model, TEXTS)
     card, found = ENTRY.work(study), writing(study)
@@ -45,12 +45,12 @@ def test_what_is_thrown_away_is_lost_and_nothing_else():
     assert card.numbers["lost, worst head"].value == pytest.approx(1, abs=1e-6)
 
 
-def test_a_layer_that_loses_is_named():
+def test_a_layer_that_loses_is_named(plain):
     card = ENTRY.work(Study(mute([(1, 0)]), TEXTS))
     assert (card.verdict, card.correction) == ("corrected", "It does in 1 of 3 layers.")
 
 
-def test_a_loss_that_lies_on_the_bar_cannot_be_told(monkeypatch):
+def test_a_loss_that_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     study = Study(mute([(1, 0)]), TEXTS)
     found = writing(study)
     lost = (found.lost.nansum(2) / found.said.nansum(2))[:, 1]
@@ -86,10 +86,9 @@ def test_rank_and_effective_rank_of_a_matrix():
     assert found.rank == 3
     assert found.effective_rank == pytest.approx(3)
     assert torch.allclose(known.reshape(4, 4).double() @ found.inverse, torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0])).double())
-    assert found.largest.tolist() == pytest.approx([3, 3])
 
 
-def test_what_is_rounded_away_is_lost():
+def test_what_is_rounded_away_is_lost(plain):
     """In bfloat16 a layer adds numbers of 8 bits: from these less can be computed back."""
     card = ENTRY.work(Study(opened(llama().bfloat16()), TEXTS))
     assert card.numbers["lost"].value > 1e-5

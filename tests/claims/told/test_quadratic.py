@@ -57,12 +57,12 @@ def test_time_is_quadratic_and_memory_need_not_be(measured):
     assert [series.name for series in card.plot.series] == list(NAMES)
 
 
-def test_all_quadratic_is_kept_and_all_linear_is_cut(measured):
+def test_all_quadratic_is_kept_and_all_linear_is_cut(measured, plain):
     assert measured((2.1, 2.0, 1.9, 1.0), (2.0, 2.0, 1.9, 1.0)).verdict == "kept"
     assert measured((1.1, 1.0, 1.2, 1.0), (1.0, 1.0, 1.0, 1.0)).verdict == "cut"
 
 
-def test_exponents_between_are_not_told(measured):
+def test_exponents_between_are_not_told(measured, plain):
     assert measured((2.1, 1.0, 1.9, 1.0), (2.0, 1.0, 1.0, 1.0)).verdict == "can't tell"
     assert measured((1.5, 1.5, 1.5, 1.0), (2.0, 1.0, 1.0, 1.0), noise=0.3).verdict == "can't tell"
     assert measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.5, 1.6, 1.0)).verdict in ("kept", "can't tell")
@@ -77,7 +77,7 @@ def test_where_memory_cannot_be_read_nothing_is_told(measured, monkeypatch):
     assert "Memory could not be read: peak memory must be read from /proc/self/status, got no such file on this system." in card.says
 
 
-def test_windows_save_pairs(measured):
+def test_windows_save_pairs(measured, plain):
     model = hw.open_model(build("gemma2", vocab_size=len(encoder().tokenizer)), encoder().tokenizer)
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0), model)
     assert card.numbers["narrow layers"].value == 2
@@ -111,6 +111,9 @@ def test_a_model_whose_masks_are_tensors(measured, monkeypatch):
     monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (None, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
     assert "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors." in card.says
+    monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (10, None, None), 10, True))
+    card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
+    assert "of 2 of 3 nothing can be told, as their masks are tensors." in card.says
 
 
 @pytest.mark.parametrize("causal", [True, False])

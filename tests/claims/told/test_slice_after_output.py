@@ -41,7 +41,7 @@ def test_a_slice_of_mixed_heads_is_no_head(card):
     assert [series.name for series in card.plot.series] == ["silenced before W_O", "slice of W_O's output"]
 
 
-def test_where_each_head_writes_into_its_slice_alone_it_is_the_head():
+def test_where_each_head_writes_into_its_slice_alone_it_is_the_head(plain):
     card = ENTRY.work(Study(each_its_own(), TEXTS))
     assert card.verdict == "kept"
     assert card.numbers["own"].value == pytest.approx(1, abs=1e-6)
@@ -50,7 +50,7 @@ def test_where_each_head_writes_into_its_slice_alone_it_is_the_head():
     assert card.numbers["order"].value > 0.98
 
 
-def test_where_most_of_a_slice_is_the_heads_it_is_mostly_so():
+def test_where_most_of_a_slice_is_the_heads_it_is_mostly_so(plain):
     hf, own = llama(), each_its_own().hf
     for mixed, alone in zip(hf.model.layers, own.model.layers, strict=True):
         mixed.self_attn.o_proj.weight.data.mul_(0.25).add_(alone.self_attn.o_proj.weight.data)
@@ -135,7 +135,7 @@ def test_too_few_texts():
     assert card.says == "What is in a slice of the output must be measured on 4 texts or more, got 2. Give more texts."
 
 
-def test_an_independent_script_finds_the_same(mixed, card):
+def test_an_independent_script_finds_the_same(mixed, card, plain):
     model = mixed.model
     texts = [torch.tensor([model.tokenizer(text)["input_ids"]]) for text in mixed.texts]
     found = independent.found(model.hf, texts, slice_after_output._drawn(mixed))

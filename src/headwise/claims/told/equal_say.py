@@ -106,8 +106,8 @@ def _means(ends: Interval) -> tuple[float, float]:
 def _says(numbers: dict[str, Number], ends: Ends, layers: int, verdict: str) -> str:
     loud, quiet, equal, ratio = (numbers[name] for name in ("loudest", "quietest", "equal", "ratio"))
     first = (
-        f"The loudest head of a layer writes {percent(loud.value)} of the length of all that heads write there, the quietest {percent(quiet.value)}; "
-        f"an equal say would be {percent(equal.value)}."
+        f"The loudest head of a layer writes {percent(loud.value)} of the length of all that heads write there, the quietest {percent(quiet.value)}; an equal "
+        f"say would be {percent(equal.value)}."
     )
     second = f"In the median layer that is {times(ratio.value)} as much ({between(ratio, '{:.1f}'.format)})."
     undecided = layers - ends.uneven - ends.even
@@ -132,16 +132,13 @@ ENTRY = Claim(
     published="No share of heads. Voita et al. remove 38 of 48 encoder heads of a translation model at a cost of 0.15 BLEU.",
     definition=(
         "A head's say is its share of the lengths |w_h| of what the heads of its layer write through W_O, mean over tokens. Length is not effect: what is "
-        "written "
-        "may cancel, or be ignored by what comes after."
+        "written may cancel, or be ignored by what comes after."
     ),
     refuted_by=f"Layers whose loudest head writes {FACTOR} times as much as the quietest.",
     rule=(
         "The loudest and the quietest head of each layer are chosen on half of the texts and measured on the other half. A layer is uneven where the lower "
-        "end of the "
-        f"loudest is above {FACTOR} times the upper end of the quietest, even where its upper end is below {FACTOR} times the lower end. Cut: more than half "
-        "of the layers are "
-        "uneven. Kept: all are even. Corrected: every layer is one or the other. Intervals: 95 %, bootstrap over texts."
+        f"end of the loudest is above {FACTOR} times the upper end of the quietest, even where its upper end is below {FACTOR} times the lower end. Cut: more "
+        "than half of the layers are uneven. Kept: all are even. Corrected: every layer is one or the other. Intervals: 95 %, bootstrap over texts."
     ),
     work=work,
 )

@@ -171,8 +171,8 @@ def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_
     weight, equal = numbers["weight"], numbers["equal"]
     heads = int(sum(place.heads for place in study.passage(0).places))
     said = [
-        f"{resting_heads} of {heads} heads certainly put over half of their weight on the first token; the mean head puts {percent(weight.value)} there, "
-        f"where looking at all alike would be {percent(equal.value)}."
+        f"{resting_heads} of {heads} heads certainly put over half of their weight on the first token{_always(study)};",
+        f"the mean head puts {percent(weight.value)} there, where looking at all alike would be {percent(equal.value)}.",
     ]
     if "their write" in numbers:
         said.append(
@@ -189,6 +189,12 @@ def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_
         f"{measured} is {start}{nats(without)} in a window of {WINDOW} tokens, {nats(with_first)} in one of {WINDOW - KEPT} with the first {KEPT} besides."
     )
     return " ".join(said)
+
+
+def _always(study: "Study") -> str:
+    """What the first token is, where the tokenizer puts the same one before each text."""
+    before = frame(study.model).before
+    return f" (always {study.model.tokenizer.convert_ids_to_tokens(before[0])} here)" if before else ""
 
 
 def _plot(found: list[Resting]) -> Plot:
@@ -210,18 +216,14 @@ ENTRY = Claim(
     ),
     definition=(
         "A head rests on the first token when it puts over half of its weight there, mean over the queries behind it. It is a sink when such heads draw less "
-        "of what they write from it "
-        "than they put weight on it, by length |w · v · W_O|, and when a window that leaves it out costs more than one of the same size that keeps it. "
-        "Windows are masks: "
-        "positions stay as they are, and no cache is rolled."
+        "of what they write from it than they put weight on it, by length |w · v · W_O|, and when a window that leaves it out costs more than one of the "
+        "same size that keeps it. Windows are masks: positions stay as they are, and no cache is rolled."
     ),
     refuted_by="Hardly a head that rests there, or a window that does as well without the first tokens.",
     rule=(
         f"Cut: fewer than {percent(MANY)} of the heads certainly rest there (95 % for all heads together, Bonferroni). Kept: more do, they draw less than "
-        "they look, and leaving the first "
-        f"{KEPT} tokens out of a window of {WINDOW} certainly costs over 1 % of the loss (0.01 where there is only a distance from the model's own output). "
-        "Corrected: they certainly draw "
-        "more, or it certainly costs less. Intervals: 95 %, bootstrap over texts."
+        f"they look, and leaving the first {KEPT} tokens out of a window of {WINDOW} certainly costs over 1 % of the loss (0.01 where there is only a "
+        "distance from the model's own output). Corrected: they certainly draw more, or it certainly costs less. Intervals: 95 %, bootstrap over texts."
     ),
     work=work,
 )

@@ -58,8 +58,8 @@ def _said_of_looks(numbers: dict[str, Number], heads: int) -> str:
     if heads:
         return f"{heads} heads certainly look at what followed an earlier copy; the best, chosen on other texts, puts {best} of its weight there."
     return (
-        "No head certainly looks at what followed an earlier copy more than a fixed distance would explain: "
-        f"the best, chosen on other texts, puts {best} of its weight there."
+        f"No head certainly looks at what followed an earlier copy more than a fixed distance would explain: the best, chosen on other texts, puts {best} of "
+        "its weight there."
     )
 
 
@@ -124,8 +124,7 @@ def _says(numbers: dict[str, Number], tried: Copied, heads: int) -> str:
     )
     return (
         f"{direct} Without these {heads} the loss on the repetition rises from {nats(own)} to {nats(own + without)} nats, without as many others of the same "
-        "layers "
-        f"to {nats(own + others)}; on what comes for the first time it changes by {nats(first)}."
+        f"layers to {nats(own + others)}; on what comes for the first time it changes by {nats(first)}."
     )
 
 
@@ -166,16 +165,14 @@ ENTRY = Claim(
     ),
     definition=(
         "Induction heads: on random tokens, a part of which repeats at a distance drawn anew for each text, they put more weight on the token behind the "
-        "earlier self than any fixed "
-        "distance would, certainly. They copy when they add to the logit of that token (centred over the vocabulary, with nothing in between), and when the "
-        "loss on the repetition rises "
-        "without them more than without as many other heads of the same layers, on texts that they were not chosen on."
+        "earlier self than any fixed distance would, certainly. They copy when they add to the logit of that token (centred over the vocabulary, with "
+        "nothing in between), and when the loss on the repetition rises without them more than without as many other heads of the same layers, on texts that "
+        "they were not chosen on."
     ),
     refuted_by="Heads that look there, write nothing towards the token, and are missed no more than others.",
     rule=(
         "Kept: both are certain, the latter by 1 % of the loss on the repetition. Cut: neither, certainly. Corrected: one is certain and the other certainly "
-        "not. Can't tell: no such head, "
-        "or a part of a model that foretells no next token. Intervals: 95 %, bootstrap over texts."
+        "not. Can't tell: no such head, or a part of a model that foretells no next token. Intervals: 95 %, bootstrap over texts."
     ),
     work=work,
 )

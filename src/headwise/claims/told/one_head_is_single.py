@@ -121,8 +121,7 @@ def _says(study: "Study", numbers: dict[str, Number], tied: Tied, felt: int) -> 
     return (
         f"Each of {alone.value:.0f} heads, computed alone from its own slices, says what it says among the others, within rounding. Two heads of a layer look "
         f"apart by {before.value:.2f} of their weight; tied to head 0, by {same}. Tying all layers takes {measured[study.loss]} {rises}, tying the median "
-        "layer raises it by "
-        f"{nats(one.value)}; in {felt} of {len(tied.layers)} layers it is certainly felt ({WORDS[study.loss]})."
+        f"layer raises it by {nats(one.value)}; in {felt} of {len(tied.layers)} layers it is certainly felt ({WORDS[study.loss]})."
     )
 
 
@@ -139,22 +138,18 @@ ENTRY = Claim(
     address="https://arxiv.org/abs/1706.03762",
     published=(
         "No number. With several heads the model attends to information from different subspaces at different positions, and with one head averaging "
-        "inhibits this; "
-        "their model with one head is 0.9 BLEU worse than the best."
+        "inhibits this; their model with one head is 0.9 BLEU worse than the best."
     ),
     definition=(
         "Alone: what the definition of single-head attention, in float64, makes of a head's own slices of query, key and value. Tied: every head of a layer "
-        "reads "
-        "the slices of head 0, W_O as it is. Independence: that heads of a layer can look at different places, measured by total variation between their "
-        "patterns."
+        "reads the slices of head 0, W_O as it is. Independence: that heads of a layer can look at different places, measured by total variation between "
+        "their patterns."
     ),
     refuted_by="A head that says something else alone than among the others; tied heads with different patterns; a loss that does not notice.",
     rule=(
-        "Cut: a head alone differs by more than the rounding of its scores allows, or tied patterns differ. Kept: neither, and in more than half "
-        "of the layers tying is "
-        "certainly felt: the lower end of what it costs is above 1 % of the loss, or above 0.01 where there is only a distance from the model's own output. "
-        "Corrected: neither, "
-        "and it is felt in fewer layers. Intervals: 95 %, bootstrap over texts."
+        "Cut: a head alone differs by more than the rounding of its scores allows, or tied patterns differ. Kept: neither, and in more than half of the "
+        "layers tying is certainly felt: the lower end of what it costs is above 1 % of the loss, or above 0.01 where there is only a distance from the "
+        "model's own output. Corrected: neither, and it is felt in fewer layers. Intervals: 95 %, bootstrap over texts."
     ),
     work=work,
 )

@@ -108,8 +108,12 @@ def _of_model(numbers: dict[str, Number], seen: Reach) -> str:
         return "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors."
     narrow, layers = int(numbers["narrow layers"].value), len(seen.pairs)
     direction = "up to the query itself" if seen.causal else "in both directions"
-    if not narrow:
+    unknown = seen.pairs.count(None)
+    if not narrow and not unknown:
         return f"No layer of this model looks at less than everything {direction}: nothing is saved."
+    if not narrow:
+        said = f"No layer of this model is seen to look at less than everything {direction}"
+        return f"{said}; of {unknown} of {layers} nothing can be told, as their masks are tensors."
     return (
         f"In {narrow} of this model's {layers} layers tokens see less than everything {direction}: of {seen.length} tokens that saves "
         f"{percent(1 - numbers['pairs'].value)} of the pairs."
@@ -133,17 +137,15 @@ ENTRY = Claim(
     published="Table 1: T² · M operations a layer. Dao et al.: exact attention in time of the order T², with memory beyond inputs and output of the order T.",
     definition=(
         "Time and memory of one exact attention over T tokens as c · T^a, each token seeing all, or all up to itself where the model's do: eager (scores, "
-        "softmax and product as tensors), "
-        "fused (torch's scaled_dot_product_attention), headwise (with all its statistics). Memory is the most that the process holds beyond the inputs. What "
-        "the model's layers look "
-        "at is counted from the rules that their masks state. The rest of the model, which grows as T, is not timed."
+        "softmax and product as tensors), fused (torch's scaled_dot_product_attention), headwise (with all its statistics). Memory is the most that the "
+        "process holds beyond the inputs. What the model's layers look at is counted from the rules that their masks state. The rest of the model, which "
+        "grows as T, is not timed."
     ),
     refuted_by="Exponents that are certainly nearer to 1 than to 2.",
     rule=(
         f"Kept: the exponents of time and of memory are certainly above {BAR} for all three ways. Corrected: those of time are, and that of memory is "
-        "certainly below for some way. Cut: "
-        f"those of time are certainly below. Intervals: of time, 95 %, bootstrap of the median over {ROUNDS} rounds in turn; of memory, from the smallest to "
-        "the largest of single doublings."
+        f"certainly below for some way. Cut: those of time are certainly below. Intervals: of time, 95 %, bootstrap of the median over {ROUNDS} rounds in "
+        "turn; of memory, from the smallest to the largest of single doublings."
     ),
     work=work,
 )

@@ -115,11 +115,10 @@ def _ranks_agree(one: Float[Tensor, " N"], other: Float[Tensor, " N"]) -> float:
 def _says(numbers: dict[str, Number], effects: Effects) -> str:
     own, equal, factor = numbers["own"], numbers["equal"], numbers["factor"]
     return (
-        f"Of what setting the h-th slice of W_O's output to 0 removes, {percent(own.value)} is head h's ({between(own, percent)}); a slice "
-        "that holds as "
-        f"much of every head would have {percent(equal.value)}. Its effect on the model's output differs from that of silencing the head by "
-        f"{times(factor.value)} in the median of "
-        f"{len(effects.heads)} heads, by {times(numbers['factor, most'].value)} at most; the rank correlation of the two is {numbers['order'].value:.2f}."
+        f"Of what setting the h-th slice of W_O's output to 0 removes, {percent(own.value)} is head h's ({between(own, percent)}); a slice that holds as much "
+        f"of every head would have {percent(equal.value)}. Its effect on the model's output differs from that of silencing the head by {times(factor.value)} "
+        f"in the median of {len(effects.heads)} heads, by {times(numbers['factor, most'].value)} at most; the rank correlation of the two is "
+        f"{numbers['order'].value:.2f}."
     )
 
 
@@ -139,8 +138,8 @@ ENTRY = Claim(
     published="No number. Issue 7 says why: the output is already projected, so block h is a set of coordinates that all heads contributed to.",
     definition=(
         "Slice h is the h-th of H equal parts of what W_O gives. Its own share is Σ w_h · out over the slice, over Σ out² there; w_h is what head h writes. "
-        "The effect is how far the model's "
-        "output moves: KL from the unchanged distribution over tokens, or 1 − cosine of the last hidden state for a model without one."
+        "The effect is how far the model's output moves: KL from the unchanged distribution over tokens, or 1 − cosine of the last hidden state for a model "
+        "without one."
     ),
     refuted_by="Less than half of what a slice removes is its head's.",
     rule=(
