@@ -62,11 +62,16 @@ def test_without_all_heads_is_without_attention(monkeypatch):
     monkeypatch.setattr(home, "at_random", lambda count, layers, heads, draws, seed: [torch.tensor([[True, False], [False, True]])] * draws)
     (row,) = home.removed(model, 2, data, TOY, 0)
     windows = data.windows(4, TOY.length)
-    base = float(model(input_ids=windows, labels=windows).loss)
+    base = _loss(model, windows)
     for layer, rows in ((0, slice(0, 8)), (1, slice(8, 16))):
         model.transformer.h[layer].attn.c_proj.weight.data[rows] = 0
-    assert row["losses"] == pytest.approx([float(model(input_ids=windows, labels=windows).loss) - base] * 3, abs=2e-4)
+    assert row["losses"] == pytest.approx([_loss(model, windows) - base] * 3, abs=2e-4)
     assert abs(row["losses"][0]) > 1e-3
+
+
+@torch.no_grad()
+def _loss(model, windows) -> float:
+    return float(model(input_ids=windows, labels=windows).loss)
 
 
 def test_a_sweep_that_was_stopped_goes_on(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from headwise.axes import Int, Tensor
@@ -46,8 +47,14 @@ def letters(text: str) -> Letters:
         ('\\n ab', 380, 20)
     """
     alphabet = sorted(letter for letter, times in Counter(text).items() if times >= RARE)
-    known = {letter: number for number, letter in enumerate(alphabet)}
     chapters = [f"{chapter}\n" for chapter in text.splitlines()]
-    parts = ([chapter for place, chapter in enumerate(chapters) if (place % APART == APART - 1) == held] for held in (False, True))
-    train, held = (torch.tensor([known[letter] for chapter in part for letter in chapter if letter in known]) for part in parts)
+    parts = ["".join(chapter for place, chapter in enumerate(chapters) if (place % APART == APART - 1) == held) for held in (False, True)]
+    train, held = (_numbers(part, alphabet) for part in parts)
     return Letters(alphabet, train, held)
+
+
+def _numbers(text: str, alphabet: Sequence[str]) -> Int[Tensor, " n"]:
+    """Of each letter its place in the alphabet; others are left out."""
+    letters, known = (np.frombuffer("".join(some).encode("utf-32-le"), np.uint32) for some in (text, alphabet))
+    places = np.searchsorted(known, letters).clip(max=len(known) - 1)
+    return torch.from_numpy(places[known[places] == letters])
