@@ -82,6 +82,39 @@ def test_a_short_text_shows_every_weight_and_every_statistic(page, tiny, model):
     assert page.locator(".per-token tr.on th").inner_text() == "the" and page.locator(".lines .flow:not(.pale)").count() > 0
 
 
+def test_the_row_that_is_looked_at_is_certified(page, tiny, model):
+    run = model.run(SHORT)
+    query, key = run.kept(2).query[0, 3].double(), run.kept(2).key[0, 1].double()
+    true = (query[5] @ key[:6].T * run.kept(2).call.scale).softmax(-1)
+    off = float((run.weights(2, 3)[5, :6].double() - true).abs().max())
+    opened(page, tiny, f"head/2/3;text={address(SHORT)}")
+    line = page.locator(".certified")
+    page.wait_for_selector(".certified .mark.bound")
+    assert line.inner_text().startswith("row 10 .: no weight is off by more than "), "the last row, as long as none is pointed at"
+    with page.expect_response(lambda response: "/certificate/2/3/5" in response.url) as told:
+        page.locator(".short-map rect[data-at='5,2']").hover()
+    wait(page, "document.querySelector('.certified').innerText.startsWith('row 5 mat')")
+    found = told.value.json()
+    assert off <= found["weights"]["error"] < 1e-6
+    assert line.inner_text() == f"row 5 mat: no weight is off by more than {scientific(found['weights']['error'])}"
+    line.locator(".mark").focus()
+    tip = page.locator(".tip:popover-open").inner_text()
+    assert tip.startswith("Certified bound\nRow 5: each of its 11 weights is within") and "units of the last place" in tip and "ball arithmetic" in tip
+    opened(page, tiny, f"head/1/4;text={address(LONG)};token=200;key=50")
+    wait(page, "document.querySelector('.zoom .certified')?.innerText.startsWith('row 200 ')")
+
+
+def test_a_row_that_cannot_be_certified_says_why(browser, tiny):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    said = {"error": {"kind": "ArgumentError", "message": "query must be finite, got NaN."}}
+    page.route("**/certificate/**", lambda route: route.fulfill(status=400, json=said))
+    opened(page, tiny, f"head/0/1;text={address(SHORT)}")
+    page.wait_for_selector(".certified .sign.refused")
+    assert page.locator(".certified").inner_text() == "Not certified. query must be finite, got NaN."
+    context.close()
+
+
 def test_marks_tell_the_residual_of_the_proof(page, tiny):
     with page.expect_response(lambda response: response.url.endswith("/proof")) as told:
         opened(page, tiny, f"model/1/1;text={address(SHORT)}")
