@@ -43,5 +43,5 @@ def said(numbers: Mapping[str, Number]) -> str:
     rises = {int(name.rpartition(" ")[2]): number for name, number in numbers.items() if name.startswith("removed, h")}
     few, many = min(rises), max(rises)
     verdict = {"below": "harder to silence", "above": "easier to silence", "unsure": "no certain difference"}[side(apart, 0.0)]
-    both = f"{nats(rises[few].value)} nats with {few} heads and {nats(rises[many].value)} with {many}"
+    both = f"{nats(rises[few].value)} nats with {few} head{'s' if few > 1 else ''} a layer and {nats(rises[many].value)} with {many}"
     return f"In small models trained for it, half of the heads removed at random cost {both}: with more heads {verdict}."

@@ -76,8 +76,12 @@ class Study:
         """
         if self.model.tokenizer is None:
             raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model.")
-        wanted = self._given if self._given is not None else passages()
-        return cut(self.model, draw(wanted, self.limit, self.seed), self.length)
+        return cut(self.model, self.uncut, self.length)
+
+    @cached_property
+    def uncut(self) -> list[str]:
+        """The same texts in full, for what is about long ones."""
+        return draw(self._given if self._given is not None else passages(), self.limit, self.seed)
 
     @cached_property
     def words(self) -> int:

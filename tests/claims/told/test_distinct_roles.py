@@ -28,7 +28,7 @@ def random():
 def test_the_planted_head_has_its_role_and_the_other_has_none(planted):
     assert planted.cast["role"].values.tolist() == [["position: -1", "none"]]
     found = distinct_roles._roles(planted)
-    assert (found["with_role"].value, found["with_role"].low, found["roles"].value, found["heads"].value) == (0.5, 0.5, 1, 2)
+    assert (found["with_role"].value, found["with_role"].low, found["roles"].value, found["own_role"].value, found["heads"].value) == (0.5, 0.5, 1, 1, 2)
 
 
 def test_a_model_that_was_never_trained_has_no_roles(untrained):
@@ -94,6 +94,15 @@ def test_a_share_that_can_go_has_its_ends(random):
 def test_the_verdict(role, alike, gone, verdict):
     ends = {"with_role": role, "alike": alike, "can_go": gone}
     assert distinct_roles._verdict({name: Number((low + high) / 2, low=low, high=high) for name, (low, high) in ends.items()}) == verdict
+
+
+@pytest.mark.parametrize(
+    ("role", "own", "said"),
+    [(0.3, 2, "Some heads do."), (0.9, 2, "Most have a role, but one that others have, too."), (0.9, 15, "Most heads do.")],
+)
+def test_the_correction(role, own, said):
+    numbers = {"with_role": Number(role, low=role, high=1.0), "heads": Number(20), "own_role": Number(own)}
+    assert distinct_roles._correction(numbers) == said
 
 
 def test_the_card(planted):

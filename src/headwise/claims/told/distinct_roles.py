@@ -1,5 +1,6 @@
 """Has each head a role that can be named, that no other has, and that is needed?"""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def _card(study: "Study") -> Card:
         _says(study, numbers),
         numbers,
         _plot(curves, study),
-        "Some heads do." if verdict == "corrected" else "",
+        _correction(numbers) if verdict == "corrected" else "",
         texts=len(study.texts),
         tokens=study.words,
         measure=study.loss,
@@ -66,12 +67,13 @@ def _roles(study: "Study") -> dict[str, Number]:
     there = ~np.isnan(cast["score"].values[0])
     certain = (cast["role"].values != NONE) & there
     possible = (cast["gain_high"].values > cast.attrs["margin"]).any(0) & there
-    played = sorted(set(cast["role"].values[certain]))
+    played = Counter(cast["role"].values[certain].tolist())
     count = int(there.sum())
     means = f"heads that have one of {len(cast.task)} roles for certain, all heads and roles at once; up to how many it cannot be ruled out of"
     return {
         "with_role": Number(float(certain.sum() / count), means, float(certain.sum() / count), float((possible | certain).sum() / count), "share"),
-        "roles": Number(float(len(played)), "different roles among these heads"),
+        "roles": Number(float(len(played)), "different roles among these heads, each head by its surest"),
+        "own_role": Number(float(sum(heads == 1 for heads in played.values())), "heads whose surest role is that of no other head", unit="heads"),
         "heads": Number(float(count), "heads"),
     }
 
@@ -145,12 +147,21 @@ def _verdict(numbers: dict[str, Number]) -> Verdict:
     return "corrected" if role > 0 else "can't tell"
 
 
+def _correction(numbers: dict[str, Number]) -> str:
+    role, count, own = ends(numbers["with_role"])[0], numbers["heads"].value, numbers["own_role"].value
+    if role < HALF:
+        return "Some heads do."
+    return "Most have a role, but one that others have, too." if own < role * count / 2 else "Most heads do."
+
+
 def _says(study: "Study", numbers: dict[str, Number]) -> str:
     role, alike, gone, count = (numbers[name] for name in ("with_role", "alike", "can_go", "heads"))
     certain, possible = (round(end * count.value) for end in ends(role))
     least, most = (percent(end) for end in ends(gone))
     tasks = len(study.cast.task)
-    first = f"{certain} of {count.value:.0f} heads certainly have one of the {tasks} roles that could be asked for, {numbers['roles'].value:.0f} different ones"
+    different, own = numbers["roles"].value, numbers["own_role"].value
+    first = f"{certain} of {count.value:.0f} heads certainly have one of the {tasks} roles that could be asked for"
+    first = f"{first}, {different:.0f} different ones; {own:.0f} have one to themselves" if certain else first
     second = f"for {possible - certain} more it cannot be ruled out" if possible > certain else "no other can have one"
     third = f"{percent(gone.value)} of the heads ({least} to {most}) can be silenced together before {WORDS[study.loss]}"
     return f"{first}; {second}. {third}. {percent(alike.value)} look where another head looks."

@@ -187,7 +187,7 @@ def _says(study: "Study", costs: Costs, numbers: dict[str, Number], verdict: Ver
     median, worst, named = numbers["median"], numbers["worst"], costs.named()
     says = [f"Without the median head {_by(study, median)}; without the costliest, chosen on other texts, {_by(study, worst)}."]
     listed = f"{', '.join(named[:5])}{' and others' if len(named) > 5 else ''}"
-    says.append(f"{len(named) or 'No head'} of {costs.heads}{' heads' if named else ''} certainly cost over {percent(BAR)}{f': {listed}' if named else ''}.")
+    says.append(f"{len(named) or 'No head'} of {costs.heads}{' heads' if named else ''} certainly cost over {_bar(study)}{f': {listed}' if named else ''}.")
     if "repaired" in numbers:
         says.append(_says_repair(numbers["repaired"]))
     says.append(said(numbers))
@@ -209,8 +209,12 @@ def _says_repair(found: Number) -> str:
 def _needed(median: Number, needed: Number, texts: int) -> str:
     count = texts_needed(median, BAR, texts) if side(median, BAR) == "unsure" else None
     if count is not None:
-        return f"About {count} texts would tell on which side of {percent(BAR)} the median head lies."
+        return f"About {count} texts would tell on which side of the bar the median head lies."
     return f"Up to {ends(needed)[1]:.0f} heads might cost more: more texts would tell."
+
+
+def _bar(study: "Study") -> str:
+    return percent(BAR) if study.loss in FORETOLD else f"{BAR} ({UNITS[study.loss]})"
 
 
 def _by(study: "Study", number: Number) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import torch
 
 from headwise.claims.card import Card, Number, Plot, Series, Verdict
@@ -12,7 +11,10 @@ from headwise.claims.claim import Claim
 from headwise.claims.judging import ends
 from headwise.claims.saying import percent
 from headwise.errors import ModelError
+from headwise.heads.casting import FEWEST_TEXTS, roles
 from headwise.heads.maps import layer_weights
+from headwise.heads.roles.long_range import AWAY
+from headwise.heads.verdict import MARGIN
 from headwise.heads.words import joined, tokens_of
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from headwise.claims.study import Study
 
 KINDS = {"grammar": "grammar", "coreference": "who a pronoun stands for", "same_meaning": "the same meaning", "long_range": "what is far away"}
+LONG = "long_range"
 FILES = {"grammar": "a file of parsed sentences (--conllu)", "coreference": "a file of resolved pronouns (--gap or --winobias)"}
 SENTENCE = "The cat sat on the mat."
 WORDS = {"The": (0, 3), "cat": (4, 7), "sat": (8, 11), "the": (15, 18), "mat": (19, 22)}
@@ -72,7 +75,7 @@ class Kind:
 
 
 def work(study: "Study") -> Card:
-    kinds = [_kind(study.cast, name) for name in KINDS]
+    kinds = [_long_range(study) if name == LONG else _kind(study.cast, name) for name in KINDS]
     verdict = _verdict([kind.found for kind in kinds])
     numbers = {**_numbers(kinds), **_sentence(study)}
     return Card(
@@ -90,13 +93,38 @@ def _kind(cast: "xarray.Dataset", name: str) -> Kind:
     asked = [task for task, role in zip(cast.task.values.tolist(), cast.of_role.values.tolist(), strict=True) if role == name]
     left_out = cast.attrs["left_out"]
     why = next((reason for task, reason in left_out.items() if task == name or task.startswith(f"{name}:")), "")
-    heads = int(np.isin(cast["role"].values, asked).sum())
-    return Kind(name, tuple(_task(cast.sel(task=task), task, len(asked)) for task in asked), heads, float(cast.attrs["margin"]), why)
+    return Kind(name, tuple(_task(cast.sel(task=task), task, len(asked)) for task in asked), _leading(cast, asked), float(cast.attrs["margin"]), why)
+
+
+def _long_range(study: "Study") -> Kind:
+    """Of the texts in full: a token must have others that are far away."""
+    least = 2 * AWAY[0]
+    long = [text for text in study.uncut if len(study.model.tokenizer(text)["input_ids"]) > least]
+    if len(long) < FEWEST_TEXTS:
+        return Kind(LONG, (), 0, MARGIN, f"of {FEWEST_TEXTS} texts with over {least} tokens that are needed {len(long)} are there")
+    tell = study.tell
+    return _kind(
+        roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, tell=lambda what, done, total: tell(f"role {what}", done, total)), LONG
+    )
+
+
+def _leading(cast: "xarray.Dataset", asked: list[str]) -> int:
+    """Heads that certainly lead in one of these tasks, all heads and tasks of all roles at once."""
+    some = cast.sel(task=asked)
+    width = (some["gain_high"].values - some["gain_low"].values) / 2
+    certain = some["gain"].values - width * _wider(cast["gain"].size) > cast.attrs["margin"]
+    return int(certain.any(0).sum())
+
+
+def _wider(comparisons: int) -> float:
+    """What an interval of 95 % is multiplied by so that so many hold at once (Bonferroni)."""
+    tails = torch.tensor([1 - 0.025 / max(comparisons, 1), 0.975], dtype=torch.float64)
+    return float(torch.special.ndtri(tails)[0] / torch.special.ndtri(tails)[1])
 
 
 def _task(found: "xarray.Dataset", name: str, of: int) -> Task:
     lead, low, high = (float(found[key]) for key in ("held_gain", "held_gain_low", "held_gain_high"))
-    wider = float(torch.special.ndtri(torch.tensor(1 - 0.025 / of, dtype=torch.float64)) / torch.special.ndtri(torch.tensor(0.975, dtype=torch.float64)))
+    wider = _wider(of)
     number = Number(lead, low=lead - wider * (lead - low), high=lead + wider * (high - lead))
     return Task(name.partition(": ")[2], (int(found.best_layer), int(found.best_head)), float(found.held), float(found.baseline), number)
 
@@ -121,7 +149,7 @@ def _numbers(kinds: Sequence[Kind]) -> dict[str, Number]:
         numbers[f"{kind.name}_scores"] = Number(best.held, f"what it scores there; the rule {best.rule:.3g}", unit="share")
         numbers[f"{kind.name}_tasks"] = Number(float(kind.leading), f"tasks of {len(kind.tasks)} in which a head leads for certain", unit="tasks")
         numbers[f"{kind.name}_heads"] = Number(
-            float(kind.heads), "heads that do best in one of these of all their roles, for certain, all heads and roles at once", unit="heads"
+            float(kind.heads), "heads that lead the simpler rule in one of these for certain, all heads and roles at once", unit="heads"
         )
     return numbers
 
