@@ -85,5 +85,5 @@ def print_of_code() -> str:
     return digest.hexdigest()
 
 
-def _bytes(x: Tensor) -> memoryview:
-    return memoryview(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+def _bytes(x: Tensor) -> Any:
+    return x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()

@@ -40,7 +40,7 @@ def claim_lines(found: "Claims", numbers: bool) -> Iterator[Any]:
 def _card(told: "Told", numbers: bool) -> Group:
     sign, colour = SIGNS[told.card.verdict]
     sentence = Text.assemble((f"{sign} {told.card.verdict:<10} ", colour), (told.claim.sentence, "bold"), (f"  {told.name}", "dim"))
-    words = [Text(told.card.says)]
+    words: list[Any] = [Text(told.card.says)]
     if told.card.correction:
         words.insert(0, Text(told.card.correction, "bold"))
     words.append(Text(f"{read(told.card)}{told.claim.source}", "dim"))
