@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer.main
@@ -11,6 +13,7 @@ from headwise.catalog import entries
 from headwise.cli.app import build
 from headwise.cli.app import main as headwise
 from headwise.proof.kill_matrix import everything
+from headwise.show.claims import claims_page
 from headwise.show.kills import data_of_page, page
 
 HERE = Path(__file__).parent
@@ -77,11 +80,22 @@ def kills_data() -> str:
     return json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace('},{"attack"', '},\n{"attack"') + "\n"
 
 
-PAGES = {"statistics.md": statistics_page, "commands.md": commands_page}
+def claims_of_demos() -> str:
+    """What `make claims` measured on the demo models, behind an introduction that a test runs."""
+    models = {f"demo:{path.stem}": json.loads(path.read_text())["claims"] for path in sorted((HERE / "claims").glob("*.json"))}
+    return (HERE / "claims" / "introduction.md").read_text() + "\n" + claims_page(models)
+
+
+PAGES = {"statistics.md": statistics_page, "commands.md": commands_page, "claims.md": claims_of_demos}
 SLOW_PAGES = {"kill-matrix.md": kill_matrix_page}  # compared by the test that makes the matrix anyway
 
 
-def main() -> None:
+def main(names: Sequence[str] = ()) -> None:
+    """Write these pages; everything when none is named."""
+    for name in names:
+        (HERE / name).write_text({**PAGES, **SLOW_PAGES}[name]())
+    if names:
+        return
     for name, make in {**PAGES, **SLOW_PAGES}.items():
         (HERE / name).write_text(make())
     KILLS.write_text(kills_data())
@@ -89,4 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
