@@ -15,6 +15,7 @@ from headwise.heads.again import Again
 from headwise.heads.losses import NO_LABEL, CrossEntropy, Loss, next_tokens, real_tokens
 from headwise.models.calls_changed import set_calls_changed
 from headwise.models.derived import derived
+from headwise.models.kind import is_encoder_decoder
 from headwise.models.reading import Asked, Both, Written
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def losses_in_windows(passage: "Passage", models: Sequence["nn.Module"], window:
 
 def behind(passage: "Passage", window: int) -> Loss:
     """The passage's loss, of the tokens that the first window does not reach, where it is about single tokens."""
-    if not isinstance(passage.loss, CrossEntropy):
-        return passage.loss
     again = passage.again
+    if not isinstance(passage.loss, CrossEntropy) or is_encoder_decoder(again.session.hf):
+        return passage.loss  # what an encoder sees less of is every token of the decoder's
     labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
     if len(passage.loss.labels) != int((labels != NO_LABEL).sum()):
         return passage.loss  # of masked tokens: they see both ways

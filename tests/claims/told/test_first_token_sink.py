@@ -9,11 +9,12 @@ from headwise.claims.resting import resting as measured
 from headwise.claims.study import Study
 from headwise.claims.told import first_token_sink
 from headwise.claims.told.first_token_sink import ENTRY, _verdict
-from headwise.claims.windows import losses_in_windows, narrowed
+from headwise.claims.windows import behind, losses_in_windows, narrowed
 from headwise.heads.passages import Opener
 from tests.claims.stories import stories
 from tests.claims.told.planted import llama, opened, resting
 from tests.heads.toys import encoder, tokenizer, vocabulary
+from tests.models.tiny import build, ids
 
 TEXTS = stories(8, 5)
 
@@ -91,6 +92,14 @@ def test_an_encoder_looks_both_ways(plain):
     assert card.numbers["loss, window"].value != card.numbers["loss"].value
     passage = Opener(encoder(), "masked").open(TEXTS[0])
     assert float(measured(passage).equal[0, 0]) == pytest.approx(1 / passage.again.tape.reads[0].shape[1])
+
+
+def test_which_tokens_a_window_is_judged_by():
+    text = ids(batch=1, length=11)
+    assert behind(Opener(hw.open_model(build("llama")), "next").open(text), 5).tokens == 6
+    for name, loss, part in (("t5", "next", "encoder.self"), ("llama", "kl", None), ("bert", "cosine", None)):
+        passage = Opener(hw.open_model(build(name)), loss, part).open(text)
+        assert behind(passage, 5) is passage.loss
 
 
 def test_texts_that_are_too_short_for_a_window(plain):
