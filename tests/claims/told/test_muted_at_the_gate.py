@@ -42,6 +42,7 @@ def planted(factor: float) -> "hw.Model":
     return model
 
 
+@pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(("factor", "count"), [(0.0, 1), (0.05, 1), (0.8, 0)])
 def test_a_planted_one_is_found_and_no_other(factor, count):
     card = gate.work(Study(planted(factor), TEXTS, length=20))
@@ -49,6 +50,7 @@ def test_a_planted_one_is_found_and_no_other(factor, count):
     assert ("one (1.4) is muted so" in card.says) == bool(count)
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_head_of_small_values_says_little_and_is_not_muted_at_the_gate():
     model = decoder()
     with torch.no_grad():
@@ -59,6 +61,7 @@ def test_a_head_of_small_values_says_little_and_is_not_muted_at_the_gate():
     assert "3 say little to begin with" in card.says
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_model_whose_loss_has_no_slope():
     hf = BertModel(encoder().hf.config, add_pooling_layer=False).eval()
     hf.load_state_dict(encoder().hf.bert.state_dict())
@@ -68,6 +71,7 @@ def test_a_model_whose_loss_has_no_slope():
     assert "learn" not in card.says
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_control_that_fails_cuts_the_claim(monkeypatch):
     monkeypatch.setattr(gate, "_same", lambda before, after, layer: False)
     card = gate.work(Study(decoder(), TEXTS, length=20))
@@ -75,6 +79,7 @@ def test_a_control_that_fails_cuts_the_claim(monkeypatch):
     assert "the control failed" in card.says
 
 
+@pytest.mark.usefixtures("plain")
 def test_one_head_a_layer_has_no_neighbour():
     from transformers import LlamaForCausalLM
 
@@ -85,5 +90,6 @@ def test_one_head_a_layer_has_no_neighbour():
     assert (card.verdict, card.says) == ("can't tell", "Every layer has one head: there is no other to compare it with.")
 
 
+@pytest.mark.usefixtures("plain")
 def test_too_few_texts():
     assert gate.work(Study(decoder(), TEXTS[:2], length=20)).says.startswith("What heads say and what they write must be measured on 6 texts or more, got 2.")

@@ -42,6 +42,7 @@ def test_costs_are_those_of_an_independent_script(study, card):
     assert (card.measure, card.texts, card.tokens) == ("next", 9, study.words)
 
 
+@pytest.mark.usefixtures("plain")
 def test_costs_of_an_encoder_are_those_of_an_independent_script():
     hf = BertModel(encoder().hf.config, add_pooling_layer=False).eval()
     hf.load_state_dict(encoder().hf.bert.state_dict())
@@ -54,6 +55,7 @@ def test_costs_of_an_encoder_are_those_of_an_independent_script():
     assert "repaired" not in found.numbers
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_head_that_does_all_is_the_one_that_is_needed():
     model = decoder()
     with torch.no_grad():
@@ -72,6 +74,7 @@ def test_a_head_that_does_all_is_the_one_that_is_needed():
     assert len(card.plot.series[0].x) >= 1
 
 
+@pytest.mark.usefixtures("plain")
 def test_heads_that_say_nothing_can_all_go():
     model = decoder()
     with torch.no_grad():
@@ -111,6 +114,7 @@ def test_what_is_said_of_repair(ends, words):
     assert words in others_carry._says_repair(Number(sum(ends) / 2 if words != "makes up for 30 %" else 0.3, low=ends[0], high=ends[1]))
 
 
+@pytest.mark.usefixtures("plain")
 def test_too_few_texts():
     card = others_carry.work(Study(decoder(), TEXTS[:3], length=20))
     assert card.verdict == "can't tell"

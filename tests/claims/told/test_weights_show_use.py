@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+import tests.typechecking
+from headwise.claims import moved
 from headwise.claims.card import Number
 from headwise.claims.moved import Moved
 from headwise.claims.study import Study
@@ -24,7 +26,9 @@ def study():
 
 @pytest.fixture(scope="module")
 def card(study):
-    return weights_show_use.work(study)
+    with pytest.MonkeyPatch.context() as patch, tests.typechecking.unchecked():
+        patch.setattr(moved, "STEPS", 30)
+        return weights_show_use.work(study)
 
 
 def test_the_card_of_a_random_model(card):

@@ -122,7 +122,7 @@ def _control(study: "Study", own: Sizes) -> Control:
     layer, number = head = divmod(int(unlike.nan_to_num(torch.inf).argmin()), own.wrote.shape[1])
     edits = (None, Silence(layer, number, part=study.part), Scale(layer, number, FAINT, part=study.part))
     models = [study.model if edit is None else study.model.edit(edit) for edit in edits]
-    before, silent, faint = ([_opened(study, model, text) for text in study.texts[:CONTROL]] for model in models)
+    before, silent, faint = (_opened(study, model) for model in models)
     squares = [_in_layer(passages, layer) for passages in (before, silent, faint)]
     was, now, fainter = (Sizes.of(*x, *squares[0]) for x in squares)
     planted = torch.arange(was.said.shape[1]) == number
@@ -134,8 +134,9 @@ def _control(study: "Study", own: Sizes) -> Control:
     return Control(head, _same(before[0], silent[0], layer), found, float(now.wrote[0, number]), reaches, fainter)
 
 
-def _opened(study: "Study", model: "Model", text: str) -> Passage:
-    return Opener(model, study.loss, study.part, study.seed).open(text)
+def _opened(study: "Study", model: "Model") -> list[Passage]:
+    opener = Opener(model, study.loss, study.part, study.seed)
+    return [opener.open(text) for text in study.texts[:CONTROL]]
 
 
 def _in_layer(passages: Sequence[Passage], layer: int) -> tuple[Float[Tensor, "1 H"], Float[Tensor, "1 H"]]:

@@ -8,7 +8,7 @@ import torch
 
 from headwise.claims.card import Card, Number, Plot, Series, Verdict
 from headwise.claims.claim import Claim
-from headwise.claims.judging import ends
+from headwise.claims.judging import ends, texts_needed
 from headwise.claims.saying import percent
 from headwise.errors import ModelError
 from headwise.heads.casting import FEWEST_TEXTS, roles
@@ -37,6 +37,7 @@ class Task:
 
     Attributes:
         lead: over the best simpler rule, its ends corrected for all tasks of the kind.
+        texts: of both halves.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Task:
     held: float
     rule: float
     lead: Number
+    texts: int
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _task(found: "xarray.Dataset", name: str, of: int) -> Task:
     lead, low, high = (float(found[key]) for key in ("held_gain", "held_gain_low", "held_gain_high"))
     wider = _wider(of)
     number = Number(lead, low=lead - wider * (lead - low), high=lead + wider * (high - lead))
-    return Task(name.partition(": ")[2], (int(found.best_layer), int(found.best_head)), float(found.held), float(found.baseline), number)
+    return Task(name.partition(": ")[2], (int(found.best_layer), int(found.best_head)), float(found.held), float(found.baseline), number, int(found.texts))
 
 
 def _verdict(found: Sequence[Found]) -> Verdict:
@@ -188,7 +190,10 @@ def _says_of(kind: Kind) -> str:
     scores = f"head {layer}.{head} scores {percent(best.held)} in “{best.name}” where the best simpler rule has {percent(best.rule)}"
     if kind.found == "found":
         return f"For {what}: {scores}{f'; heads lead in {kind.leading} of {len(kind.tasks)} tasks' if len(kind.tasks) > 1 else ''}."
-    return f"For {what}: {'no head' if kind.found == 'absent' else 'not certain'}; {scores}."
+    if kind.found == "absent":
+        return f"For {what}: no head; {scores}."
+    needed = texts_needed(best.lead, kind.margin, best.texts)
+    return f"For {what}: not certain; {scores}{f'; about {needed} texts would tell' if needed else ''}."
 
 
 def _correction(kinds: Sequence[Kind]) -> str:

@@ -18,7 +18,7 @@ from headwise.heads.passages import Opener, Passage
 if TYPE_CHECKING:
     from headwise.claims.study import Head, Study
 
-FEWEST, TEXTS, LENGTH = 6, 8, 40  # texts needed, texts read, tokens of each
+FEWEST, TEXTS, LENGTH = 6, 6, 40  # texts needed, texts read, tokens of each
 HEADS = 12  # on which most rests: their weights are moved
 WITHIN, PART_OF = 0.01, 0.1  # the output stays: moves by no more than that (KL in nats, or 1 − cosine), and than a tenth of what silencing the head does
 AGREES, FAR = 0.5, 0.25  # Kendall's τ, and a share of the largest Jensen–Shannon divergence that there is
@@ -142,7 +142,8 @@ def _correction(hidden: Number) -> str:
 def _says(numbers: dict[str, Number], heads: int) -> str:
     hidden, slope, far = numbers["hidden"], numbers["slope"], numbers["far"]
     with_hiding, by_gradient = _interval(hidden), _interval(slope)
-    first = f"A head's weights rank the tokens that the output rests on with τ = {with_hiding} when these are hidden one by one, {by_gradient} by gradient."
+    first = f"A head's weights rank the tokens that the output rests on with τ = {with_hiding} when these are hidden one by one, {by_gradient} by gradient;"
+    first = f"{first} averaged over all heads with {numbers['hidden_mean'].value:.2f}."
     least, most = (percent(end) for end in ends(far))
     second = f"In the {heads} heads that matter most weights were moved {percent(far.value)} ({least} to {most}) of the way to entirely"
     third = f"{second} different ones and the output stayed; uniform weights do {percent(numbers['uniform'].value)} of what silencing does."
