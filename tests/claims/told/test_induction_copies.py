@@ -126,7 +126,7 @@ def test_without_direct_effects_the_loss_decides(monkeypatch, study, plain):
     assert card.plot.across == "layer"
 
 
-def test_too_small_a_vocabulary_is_said():
+def test_too_small_a_vocabulary_is_said(plain):
     sizes = {
         "hidden_size": 12,
         "num_attention_heads": 3,

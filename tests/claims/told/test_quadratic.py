@@ -33,7 +33,7 @@ def taken(powers: dict[str, float], noise: float = 0.0) -> dict[str, list[list[f
 
 
 @pytest.fixture
-def measured(monkeypatch):
+def measured(monkeypatch, plain):
     """The card for growth that is made up."""
 
     def card(time: tuple[float, ...], memory: tuple[float, ...], model=None, noise: float = 0.0):
