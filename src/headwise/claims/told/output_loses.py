@@ -63,17 +63,20 @@ def _numbers(found: Writing, lost: Float[Tensor, "n L"], seed: int) -> dict[str,
             seed=seed,
             means="|Σ writes|² / Σ |writes|²: 1 where writes of heads do not meet, 0 where they cancel, H where all are alike",
         ),
+        "meeting, least": Number(float(meeting.mean(0).min()), "the same in the layer where it is least"),
+        "meeting, most": Number(float(meeting.mean(0).max()), "the same in the layer where it is most"),
     }
 
 
 def _says(found: Writing, numbers: dict[str, Number], losing: int, layers: int) -> str:
     lost, worst, meeting = numbers["lost"], numbers["lost, worst layer"], numbers["meeting"]
     first = f"From what a layer adds, {percent(1 - lost.value)} of what its heads said can be computed back; {percent(1 - worst.value)} in the worst layer."
-    how = "they work against one another" if meeting.value < 1 else "they pull one way"
+    least, most = numbers["meeting, least"].value, numbers["meeting, most"].value
     effective, directions = numbers["effective rank"].value, numbers["directions"].value
     return (
         f"{first} {losing} of {layers} layers lose more than {percent(BAR)}. W_O favours some directions: its effective rank is {effective:.0f} of "
-        f"{directions:.0f}. The heads' sum has {meeting.value:.2f} times the energy of its parts: {how}."
+        f"{directions:.0f}. The heads' sum has {meeting.value:.2f} times the energy of its parts, {least:.2f} to {most:.2f} by layer: below 1 heads work "
+        "against one another, above 1 they pull one way."
     )
 
 
