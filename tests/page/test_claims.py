@@ -193,7 +193,7 @@ def test_a_claim_is_measured_and_its_card_is_kept(page, fresh):
 
 def test_measuring_all_tells_how_far_it_is_and_can_be_called_off(page, fresh):
     opened(page, fresh, "claims;model=bert")
-    page.get_by_role("button", name=re.compile(r"^Measure (all|the other) \d+ on bert")).click()
+    page.get_by_role("button", name=re.compile(r"^Measure (all|the other) \d+ on bert")).click(timeout=60_000)
     cancel = page.locator(".work .progress button")
     cancel.wait_for()
     assert page.evaluate("document.activeElement.innerText") == "Cancel"
