@@ -70,7 +70,7 @@ def test_a_head_that_does_all_is_the_one_that_is_needed():
     assert (card.numbers["needed"].low, card.numbers["needed"].value, card.numbers["needed"].high) == (1, 1, 1)
     assert card.numbers["median"].value == pytest.approx(0, abs=1e-6)
     assert card.numbers["top_tenth"].value == pytest.approx(1, abs=1e-3)
-    assert "1 of 18 heads certainly cost over 1 %: 1.2." in card.says
+    assert "1 of 18 heads certainly cost over 0.01 (nats): 1.2." in card.says
     assert len(card.plot.series[0].x) >= 1
 
 

@@ -13,16 +13,16 @@ from headwise.claims.judging import ends
 from headwise.claims.resampled import resampled
 from headwise.claims.slight import FORETOLD
 from headwise.claims.writing import Writing, writing
-from headwise.edit.scale import Scale
-from headwise.edit.silence import Silence
 from headwise.heads.importance import rank
 from headwise.heads.passages import Opener, Passage
+from headwise.models.blocks import output_block
+from headwise.models.derived import derived
+from headwise.models.model import Model
 from headwise.models.watch import Heard
 from headwise.models.written import measures
 
 if TYPE_CHECKING:
     from headwise.claims.study import Head, Study
-    from headwise.models.model import Model
 
 FEWEST = 6  # texts
 FIRES, MUTED = 0.5, 0.25  # of the layer's median head: says at least so much, writes at most so much
@@ -118,10 +118,8 @@ def _numbers(found: Writing, seed: int) -> dict[str, Number]:
 
 def _control(study: "Study", own: Sizes) -> Control:
     """Silence the head that is most like the median head of its layer, and look whether the measure finds it."""
-    unlike = own.wrote.log().abs() + own.said.log().abs()
-    layer, number = head = divmod(int(unlike.nan_to_num(torch.inf).argmin()), own.wrote.shape[1])
-    edits = (None, Silence(layer, number, part=study.part), Scale(layer, number, FAINT, part=study.part))
-    models = [study.model if edit is None else study.model.edit(edit) for edit in edits]
+    layer, number = head = _typical(study, own)
+    models = [study.model, _scaled(study, head, 0.0), _scaled(study, head, FAINT)]
     before, silent, faint = (_opened(study, model) for model in models)
     squares = [_in_layer(passages, layer) for passages in (before, silent, faint)]
     was, now, fainter = (Sizes.of(*x, *squares[0]) for x in squares)
@@ -134,7 +132,29 @@ def _control(study: "Study", own: Sizes) -> Control:
     return Control(head, _same(before[0], silent[0], layer), found, float(now.wrote[0, number]), reaches, fainter)
 
 
-def _opened(study: "Study", model: "Model") -> list[Passage]:
+def _typical(study: "Study", own: Sizes) -> "Head":
+    """The head that is most like the median head of its layer, of layers that are the first to use their W_O."""
+    unlike = own.wrote.log().abs() + own.said.log().abs()
+    session, used = study.passage(0).again.session, set[str]()
+    for layer, place in enumerate(study.passage(0).places):
+        module = session.layout.sites[place.index].output.module
+        if module in used:
+            unlike[layer] = torch.nan
+        used.add(module)
+    layer, number = divmod(int(unlike.nan_to_num(torch.inf, posinf=torch.inf).argmin()), unlike.shape[1])
+    return layer, number
+
+
+def _scaled(study: "Study", head: "Head", factor: float) -> Model:
+    """The model again, this head's block of W_O times a factor; every other tensor is shared."""
+    place, session = study.passage(0).places[head[0]], study.passage(0).again.session
+    block = output_block(session.hf, session.layout.sites[place.index], place.heads, head[1])
+    whole = study.model.hf.get_parameter(block.parameter)
+    hf = derived(study.model.hf, {block.parameter: block.put(whole, block.of(whole) * factor)})
+    return Model(hf, study.model.tokenizer, study.model.name, study.model.note)
+
+
+def _opened(study: "Study", model: Model) -> list[Passage]:
     opener = Opener(model, study.loss, study.part, study.seed)
     return [opener.open(text) for text in study.texts[:CONTROL]]
 
