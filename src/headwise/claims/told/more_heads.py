@@ -66,12 +66,17 @@ def _loss(heads: int, values: list[float]) -> Number:
 def _says(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: Verdict, found: dict) -> str:
     mean = table.mean(0).tolist()
     same = f"The same decoder of width {found['settings']['width']}, trained {len(table)} times each:"
-    fallen = f"{same} from {mean[0]:.3f} nats with one head the loss falls to {mean[best]:.3f} with {heads[best]}"
+    fall = difference(table, best, 0, len(heads) - 1)
+    fallen = f"{same} from {mean[0]:.3f} nats with one head the loss falls to {mean[best]:.3f} with {heads[best]} ({_apart(fall)})"
     first = fallen if best else f"{same} one head is best with {mean[0]:.3f} nats"
-    more = f", and is {mean[-1]:.3f} with {heads[-1]} (difference {beyond.low:+.3f} to {beyond.high:+.3f})." if best < len(heads) - 1 else "."
+    more = f", and is {mean[-1]:.3f} with {heads[-1]} ({_apart(beyond)})." if best < len(heads) - 1 else "."
     cost = f" A step with {heads[-1]} heads costs {found['cost'][str(heads[-1])]:.1f} times as much as with one."
     doubt = " With these seeds no doubling of the heads is certain to make it worse, nor is every one certain to help." if verdict == "can't tell" else ""
     return first + more + cost + doubt
+
+
+def _apart(number: Number) -> str:
+    return f"difference {number.low:+.3f} to {number.high:+.3f}"
 
 
 def _plot(heads: list[int], table: Float[Tensor, "seeds kinds"]) -> Plot:
