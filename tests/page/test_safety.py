@@ -64,6 +64,23 @@ def test_a_model_that_does_not_open_says_why_and_leaves_the_others(unhappy, tmp_
         unhappy.wait_for_selector(".blue [data-check='model']", timeout=60_000)
 
 
+def test_a_model_that_opened_before_the_page_listened_is_not_missed(page, tiny):
+    """Its event went to nobody: the page asks once more when it has begun to listen."""
+    asked = []
+
+    def late(route):
+        answer = route.fetch()
+        state = answer.json()
+        if not asked:
+            state["models"] = [{name: one[name] for name in ("id", "name")} | {"state": "loading", "reason": None} for one in state["models"]]
+        asked.append(state)
+        route.fulfill(response=answer, json=state)
+
+    page.route("**/api/state", late)
+    opened(page, tiny, "model/1/1")
+    assert [one["state"] for one in asked[0]["models"]] == ["loading"] * 3 and len(asked) >= 2
+
+
 def test_a_server_that_ended_is_told(unhappy, checkpoints):
     with served(str(checkpoints["bert"])) as address:
         opened(unhappy, address, "model")

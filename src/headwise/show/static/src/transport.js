@@ -26,6 +26,7 @@ export function overHttp() {
     listen(session, handler) {
       events?.close();
       events = new EventSource(`./api/events?session=${session}`);
+      events.addEventListener("open", () => handler("open", null));
       for (const name of ["model", "job"]) events.addEventListener(name, (event) => handler(name, JSON.parse(event.data)));
       return () => events.close();
     },

@@ -59,8 +59,17 @@ export class World {
     return this.facts?.models.find((model) => model.id === id) ?? null;
   }
 
+  /** What has changed before anybody listened, or while the line was down. */
+  async catchUp() {
+    const { models } = await this.ask("GET", "/api/state");
+    if (JSON.stringify(models) === JSON.stringify(this.facts.models)) return;
+    this.facts.models = models;
+    this.tell("models");
+  }
+
   hear(name, data) {
-    if (name === "model") {
+    if (name === "open") this.catchUp().catch(() => {}); // who does not answer is told where something is asked for
+    else if (name === "model") {
       const at = this.facts.models.findIndex((model) => model.id === data.id);
       if (at < 0) this.facts.models.push(data);
       else this.facts.models[at] = { ...this.facts.models[at], ...data };
