@@ -72,7 +72,7 @@ class Costs:
         return int((~self.values[0].isnan()).sum())
 
     def median(self, unit: str) -> Number:
-        return resampled(self.values, self.counts, lambda mean: mean.flatten(1).nanmedian(1).values, seed=self.seed, means="cost of the median head", unit=unit)
+        return resampled(self.values, self.counts, lambda mean: mean.flatten(1).nanquantile(0.5, 1), seed=self.seed, means="cost of the median head", unit=unit)
 
     def worst(self, unit: str) -> Number:
         """The head that costs most on one half of the texts, by what it costs on the other."""
