@@ -71,11 +71,14 @@ def test_the_head_that_maps_atoms():
 
 def test_the_heads_that_follow_speech():
     model = hw.open_model("demo:whisper")
-    found = hw.roles(model, "alignment", aligned=[speech(model, *spoken(sentence)) for sentence in SENTENCES])
+    noise = torch.Generator().manual_seed(0)
+    said = [spoken(sentence) for sentence in SENTENCES]
+    noisy = [(sound + 0.05 * torch.randn(sound.shape, generator=noise), words) for sound, words in said]
+    found = hw.roles(model, "alignment", aligned=[speech(model, *one) for one in noisy])
     task = "alignment: word → its sound"
     assert found.attrs["part"] == "decoder.cross"
     assert apart(found, task)
-    assert len(set(heads(found, task, 12)) & set(WHISPER)) >= 6  # of 24 heads; on clean speech four that are not on the list do it as well
+    assert set(heads(found, task, 12)) > set(WHISPER)  # of 24 heads; four that are not on the list follow this speech as well
     score = {place: float(found.score[0, place[0], place[1]]) for place in heads(found, task, 24)}
     others = [value for place, value in score.items() if place not in WHISPER]
     assert sum(score[place] for place in WHISPER) / len(WHISPER) > 1.4 * sum(others) / len(others)
