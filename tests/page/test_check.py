@@ -104,6 +104,7 @@ def test_two_models_are_compared_head_by_head(page, checkpoints, tmp_path):
         page.get_by_role("button", name="open in tuned").click()
         wait(page, "document.querySelector('h1').innerText === 'Layer 0 · Head 1'")
         assert page.locator("[aria-label=model]").input_value() == "tuned"
+        page.goto("about:blank")  # what it still asks for ends before the server does
 
 
 def test_importance_is_measured_when_asked_for(page, tiny):
