@@ -31,14 +31,17 @@ def extent_of(tile: Callable[[slice, slice], Tensor], queries: int, keys: int, d
     if queries == 0 or keys == 0:
         none = torch.zeros(1, 1, queries, dtype=torch.int64, device=device)
         return Extent(none, none, True)
-    firsts, stops, whole = [], [], True
-    step = max(1, CELLS // keys)
+    step, kept, whole = max(1, CELLS // keys), list[Tensor](), True
     for start in range(0, queries, step):
-        first, stop, block_whole = _rows(tile(slice(start, min(start + step, queries)), slice(0, keys)))
-        firsts.append(first)
-        stops.append(stop)
+        rows = slice(start, min(start + step, queries))
+        *found, block_whole = _rows(tile(rows, slice(0, keys)))
+        if not kept:  # one room for all rows: small tensors kept from each block would settle between the planes, T x S in the end
+            kept = [end.new_empty((*end.shape[:-1], queries)) for end in found]
+        for end, some in zip(kept, found, strict=True):
+            end[..., rows] = some
         whole = whole and block_whole
-    return Extent(torch.cat(firsts, -1), torch.cat(stops, -1), whole)
+    first, stop = kept
+    return Extent(first, stop, whole)
 
 
 def _rows(seen: Tensor) -> tuple[Tensor, Tensor, bool]:
