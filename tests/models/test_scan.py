@@ -1,5 +1,9 @@
 """Intervals are found exactly where rows see intervals, and whatever is seen lies inside."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -41,3 +45,29 @@ def test_rows_are_looked_at_some_at_a_time(cells, monkeypatch):
 def test_no_rows_and_no_keys():
     assert extent_of(lambda rows, keys: torch.ones(1, 1, 0, 3, dtype=torch.bool), 0, 3, CPU).first.shape == (1, 1, 0)
     assert extent_of(lambda rows, keys: torch.ones(1, 1, 3, 0, dtype=torch.bool), 3, 0, CPU).stop.tolist() == [[[0, 0, 0]]]
+
+
+GROWTH = """
+import torch
+from headwise.models.scan import extent_of
+
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
+
+def rule(rows, keys):
+    query, key = torch.arange(9000)[None, None, rows, None], torch.arange(9000)[keys]
+    return (query >= key) & (query - 512 < key)
+
+torch.set_num_threads(1)
+extent_of(rule, 300, 9000, torch.device("cpu"))
+before = peak()
+extent_of(rule, 9000, 9000, torch.device("cpu"))
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_scanning_takes_the_memory_of_a_block_not_of_the_plane():
+    """The plane has 77 MiB; kept between blocks, small results would make each block take new room."""
+    found = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
+    assert float(found.stdout) < 40, found.stdout
