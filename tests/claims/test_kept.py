@@ -41,6 +41,17 @@ def test_a_cache_that_cannot_be_written_is_said(folder):
         Kept({}).write("sink", CARD, 1.0)
 
 
+def test_a_disk_that_is_full_leaves_nothing_half_written(folder, monkeypatch):
+    def full(data, file):
+        file.write("{")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headwise.claims.kept.json.dump", full)
+    with pytest.raises(ModelError, match="the cache must be writable, got No space left on device"):
+        Kept({}).write("sink", CARD, 1.0)
+    assert list((folder / "claims").iterdir()) == []
+
+
 def test_one_number_of_one_weight_changes_the_print():
     model = decoder()
     before = print_of(model.hf, model.tokenizer)

@@ -48,8 +48,13 @@ class Kept:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as part:
-                json.dump({"card": card_to(card), "seconds": seconds}, part)
-            Path(part.name).replace(path)
+                try:
+                    json.dump({"card": card_to(card), "seconds": seconds}, part)
+                    part.flush()
+                    Path(part.name).replace(path)
+                except BaseException:
+                    Path(part.name).unlink(missing_ok=True)
+                    raise
         except OSError as error:
             raise ModelError(f"the cache must be writable, got {error.strerror} for {str(path)!r}. Set HEADWISE_CACHE to another folder.") from None
 
