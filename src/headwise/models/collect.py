@@ -7,9 +7,12 @@ import torch
 
 from headwise.attention.weights import weights
 from headwise.axes import Bool, Rows, Tensor
+from headwise.models.heap import trim
 from headwise.models.narrow import one_head
 from headwise.models.store import Kept, Store, kept
 from headwise.models.watch import Heard
+
+HOLES = 96 << 20  # bytes kept between two trims, each of which costs some 40 ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,7 @@ class Collector:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.numbers: dict[int, Numbers] = {}
+        self.trimmed = 0
 
     def __call__(self, heard: Heard) -> None:
         call = kept(heard)
@@ -45,6 +49,9 @@ class Collector:
         shape = (call.query.shape[0], call.query.shape[1], call.key.shape[1], call.query.shape[2], call.key.shape[2])
         self.numbers[heard.index] = Numbers(shape, statistics, call.lse, padding, heard.asked.notes)
         self.store.offer(heard.index, call)
+        if self.store.bytes - self.trimmed > HOLES:
+            self.trimmed = self.store.bytes
+            trim()
 
 
 def _on_first_token(first: Rows, call: Kept) -> Rows:
