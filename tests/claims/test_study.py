@@ -64,6 +64,17 @@ def test_gradient_and_shares(study):
     assert torch.allclose(study.shares[2], torch.from_numpy(ranked.effect.values))
 
 
+def test_heads_of_a_large_model_are_silenced_on_some_of_the_texts(model, monkeypatch):
+    small = Study(model, stories(12), seed=3)
+    assert small.ablated == list(range(12))
+    monkeypatch.setattr("headwise.claims.study.WORK", 0)
+    large = Study(model, stories(12), seed=3)
+    assert len(large.ablated) == len(large.effects) == 8
+    assert set(large.ablated) < set(range(12))
+    assert torch.allclose(large.effects, small.effects[large.ablated], atol=1e-6)
+    assert large.words_of(large.ablated) < large.words == small.words
+
+
 def test_runs_are_made_once_and_told_of(model):
     told = []
     study = Study(model, stories(3), tell=lambda *what: told.append(what))

@@ -1,7 +1,8 @@
 """What claims share: the model, the texts, and what is measured on them, each once, when a claim first asks."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
+from random import Random
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,6 +29,7 @@ Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how m
 Head = tuple[int, int]  # layer and head
 LENGTH, LIMIT = 48, 32  # tokens of a text that are read, and texts
 CAST = 64  # texts for each role, at most
+WORK, FEWEST = 20e12, 8  # FLOPs that silencing each head alone may take, and texts on which it is done in any case
 HELD = 1 << 30  # bytes of passes that are kept on tape
 
 
@@ -86,7 +88,11 @@ class Study:
     @cached_property
     def words(self) -> int:
         """Tokens of all texts, those that the tokenizer puts around them too."""
-        return sum(len(self.model.tokenizer(text)["input_ids"]) for text in self.texts)
+        return self.words_of(range(len(self.texts)))
+
+    def words_of(self, numbers: Iterable[int]) -> int:
+        """Tokens of some texts."""
+        return sum(len(self.model.tokenizer(self.texts[number])["input_ids"]) for number in numbers)
 
     @cached_property
     def loss(self) -> str:
@@ -168,15 +174,23 @@ class Study:
         return found
 
     @cached_property
-    def effects(self) -> Float[Tensor, "n L H"]:
-        """By how much the loss on each text grows when one head is silenced, exactly; NaN where a layer lacks the head."""
+    def ablated(self) -> list[int]:
+        """The texts on which each head is silenced alone: all, or some drawn at random where the model is large, as a pass for each head costs most of all."""
+        heads, parameters = len(self.heads), sum(x.numel() for x in self.model.hf.parameters())
+        of_text = heads * 2 * parameters * self.words / len(self.texts)  # FLOPs
+        count = min(len(self.texts), max(FEWEST, int(WORK / of_text)))
+        return sorted(Random(self.seed).sample(range(len(self.texts)), count))
+
+    @cached_property
+    def effects(self) -> Float[Tensor, "a L H"]:
+        """By how much the loss on each text of `ablated` grows when one head is silenced, exactly; NaN where a layer lacks the head."""
         found = []
-        for number in range(len(self.texts)):
+        for done, number in enumerate(self.ablated, start=1):
             passage = self.passage(number)
             rows = [losses_without(passage, place, zeros(passage, place.index)) - passage.base for place in passage.places]
             most = max(map(len, rows))
             found.append(torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows]))
-            self.tell("silencing each head", number + 1, len(self.texts))
+            self.tell("silencing each head", done, len(self.ablated))
         return torch.stack(found)
 
     @cached_property

@@ -46,13 +46,23 @@ def test_heads_that_look_alike_are_doubles(random):
     assert (found.value, found.low, found.high) == (2 / 18, 2 / 18, 2 / 18)
 
 
+def test_where_few_texts_order_the_heads_all_others_judge(monkeypatch):
+    monkeypatch.setattr("headwise.claims.study.WORK", 0)
+    study = Study(decoder(), stories(11), length=24)
+    order, other = distinct_roles._ordered(study)
+    weights = study.counts[study.ablated]
+    importance = (study.effects * weights[:, None, None]).sum(0)
+    assert [6 * layer + head for layer, head in order.tolist()] == importance.flatten().argsort().tolist()
+    assert sorted([*other.tolist(), *study.ablated]) == list(range(11))
+
+
 def test_the_curve_is_the_loss_without_the_least_important_heads(random):
     curves = distinct_roles._curves(random)
     one, other = distinct_roles.halves(8, 0)
     importance = (random.effects[one] * random.counts[one, None, None]).sum(0)
     order = importance.flatten().argsort().tolist()
     gone = [divmod(place, 6) for place in order[: round(0.4 * 18)]]
-    number = int(other[1])
+    number = sorted(other.tolist())[1]
     text = {"input_ids": torch.tensor([random.model.tokenizer(random.texts[number])["input_ids"]])}
     base = loss(random.model.hf, text)
     risen = loss(without(random.model.hf, "llama", gone), text) - base

@@ -96,8 +96,7 @@ def _alike(study: "Study") -> Number:
 
 def _curves(study: "Study") -> dict[str, Curve]:
     """What is lost without some heads: in order of importance on one half of the texts, measured on the other."""
-    one, other = halves(len(study.texts), study.seed)
-    order = _order(mean(study.effects[one] * study.counts[one, None, None], study.counts[one]))
+    order, other = _ordered(study)
     shown = other[:SHOWN_ON]
     generator = torch.Generator().manual_seed(study.seed)
     random = [order[torch.randperm(len(order), generator=generator)] for _ in shown]
@@ -106,6 +105,15 @@ def _curves(study: "Study") -> dict[str, Curve]:
         "at random": _curve(study, "heads at random", shown, random, COARSE),
         "most important first": _curve(study, "the most important heads first", shown, [order.flip(0)] * len(shown), COARSE),
     }
+
+
+def _ordered(study: "Study") -> tuple[Int[Tensor, "N two"], Int[Tensor, " n"]]:
+    """The heads, the least important one first by some texts, and the texts that had no say in it."""
+    tried = torch.tensor(study.ablated)
+    some = halves(len(tried), study.seed)[0] if len(tried) == len(study.texts) else torch.arange(len(tried))
+    weights = study.counts[tried[some]]
+    others = sorted(set(range(len(study.texts))) - set(tried[some].tolist()))
+    return _order(mean(study.effects[some] * weights[:, None, None], weights)), torch.tensor(others)
 
 
 def _order(importance: Float[Tensor, "L H"]) -> Int[Tensor, "N two"]:
@@ -190,6 +198,6 @@ ENTRY = Claim(
     refuted_by="Heads without a role, with a double, or that can go.",
     rule=f"Kept: at least {ALL:.0%} of the heads certainly have a role, at most {SOME:.0%} have a double and at most {SOME:.0%} can go. Cut: certainly fewer "
     f"than {HALF:.0%} can have a role, or more than {HALF:.0%} have a double, or more than {HALF:.0%} can go. Corrected: in between, with some heads that "
-    "certainly have a role. The order of heads is chosen on one half of the texts and judged on the other.",
+    "certainly have a role. The order of heads is chosen on one half of the texts, or on a few where the model is large, and judged on the others.",
     work=work,
 )

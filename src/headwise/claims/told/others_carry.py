@@ -32,7 +32,7 @@ def work(study: "Study") -> Card:
 
 
 def _card(study: "Study") -> Card:
-    costs = Costs(study.effects / scale(study), study.counts, study.seed)
+    costs = Costs(study.effects / scale(study), study.counts[study.ablated], study.seed)
     unit = UNITS[study.loss]
     numbers = {
         "median": costs.median(unit),
@@ -49,8 +49,8 @@ def _card(study: "Study") -> Card:
         numbers,
         costs.plot(unit),
         "Most of the time." if verdict == "corrected" else "",
-        texts=len(study.texts),
-        tokens=study.words,
+        texts=len(study.ablated),
+        tokens=study.words_of(study.ablated),
         measure=study.loss,
     )
 
@@ -192,7 +192,7 @@ def _says(study: "Study", costs: Costs, numbers: dict[str, Number], verdict: Ver
         says.append(_says_repair(numbers["repaired"]))
     says.append(said(numbers))
     if verdict == "can't tell":
-        says.append(_needed(median, numbers["needed"], len(study.texts)))
+        says.append(_needed(median, numbers["needed"], len(study.ablated)))
     return " ".join(says)
 
 

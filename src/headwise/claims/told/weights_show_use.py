@@ -60,7 +60,8 @@ def _opened(study: "Study", number: int) -> Passage:
 
 def _weightiest(study: "Study") -> "list[Head]":
     """The heads on which most rests."""
-    importance = mean(study.effects * study.counts[:, None, None], study.counts)
+    weights = study.counts[study.ablated]
+    importance = mean(study.effects * weights[:, None, None], weights)
     order = importance.nan_to_num(-torch.inf).flatten().argsort(descending=True)[: min(HEADS, len(study.heads))]
     return sorted(divmod(int(place), importance.shape[1]) for place in order)
 
