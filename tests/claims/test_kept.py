@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -42,11 +44,11 @@ def test_a_cache_that_cannot_be_written_is_said(folder):
 
 
 def test_a_disk_that_is_full_leaves_nothing_half_written(folder, monkeypatch):
-    def full(data, file):
-        file.write("{")
+    def full(path, data):
+        path.open("wb").write(data[:1])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headwise.claims.kept.json.dump", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ModelError, match="the cache must be writable, got No space left on device"):
         Kept({}).write("sink", CARD, 1.0)
     assert list((folder / "claims").iterdir()) == []

@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from headwise.axes import Tensor
 from headwise.claims.card import Card
 from headwise.claims.written import card_from, card_to
 from headwise.errors import ModelError
+from headwise.files import write_whole
 from headwise.models.cache import cache_folder
 
 ROOMS = ("attention", "models", "edit", "heads", "claims")  # whose code a card depends on
@@ -47,14 +47,7 @@ class Kept:
         path = self._path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as part:
-                try:
-                    json.dump({"card": card_to(card), "seconds": seconds}, part)
-                    part.flush()
-                    Path(part.name).replace(path)
-                except BaseException:
-                    Path(part.name).unlink(missing_ok=True)
-                    raise
+            write_whole(path, json.dumps({"card": card_to(card), "seconds": seconds}))
         except OSError as error:
             raise ModelError(f"the cache must be writable, got {error.strerror} for {str(path)!r}. Set HEADWISE_CACHE to another folder.") from None
 

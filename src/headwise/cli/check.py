@@ -9,6 +9,7 @@ import typer
 
 from headwise.cli.command import Command, Json
 from headwise.errors import ArgumentError
+from headwise.files import write_whole
 
 if TYPE_CHECKING:
     from headwise.subjects.report import Report
@@ -89,7 +90,7 @@ def _write(path: Path | None, made: Callable[[], str]) -> None:
     if path is None:
         return
     try:
-        path.write_text(made(), encoding="utf-8")
+        write_whole(path, made())
     except OSError as error:
         raise ArgumentError(f"file must be one that can be written, got {str(path)!r} ({error.strerror}). Choose another path.") from None
 

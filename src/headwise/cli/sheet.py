@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise.errors import ArgumentError
+from headwise.files import write_whole
 
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the numbers to this file, comma-separated.")]
 
@@ -36,6 +37,6 @@ def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[
     writer.writerow(header)
     writer.writerows(rows)
     try:
-        path.write_text(text.getvalue(), encoding="utf-8")
+        write_whole(path, text.getvalue())
     except OSError as error:
         raise ArgumentError(f"csv must name a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None

@@ -10,6 +10,7 @@ import headwise
 from headwise.catalog import entries
 from headwise.edit.edit import Edit, Kind
 from headwise.errors import ArgumentError, HeadwiseError
+from headwise.files import write_whole
 
 
 def kinds() -> Mapping[str, Kind]:
@@ -35,7 +36,7 @@ def plain(edits: Sequence[Edit]) -> list[dict[str, Any]]:
 
 def write_edits(edits: Sequence[Edit], path: str | Path, model: str = "") -> None:
     """Write a list of edits to a file; `read_edits` reads it."""
-    Path(path).write_text(json.dumps({"headwise": headwise.__version__, "model": model, "edits": plain(edits)}, indent=2) + "\n", encoding="utf-8")
+    write_whole(Path(path), json.dumps({"headwise": headwise.__version__, "model": model, "edits": plain(edits)}, indent=2) + "\n")
 
 
 def read_edits(path: str | Path) -> list[Edit]:

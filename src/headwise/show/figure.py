@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import ArgumentError, MissingPackage
+from headwise.files import write_whole
 from headwise.show.ramp import LIGHT, colour, ink
 from headwise.show.table import HeadTable, number
 from headwise.show.terminal import visible
@@ -105,7 +106,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     with _any_script():
         figure.savefig(drawn, format="png", dpi=200, facecolor=PAPER, bbox_inches="tight", pad_inches=0.25)
     try:
-        path.write_bytes(drawn.getvalue())
+        write_whole(path, drawn.getvalue())
     except OSError as error:
         raise ArgumentError(f"png must name a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None
 

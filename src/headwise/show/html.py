@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwise.errors import ModelError
+from headwise.files import write_whole
 from headwise.show.server.app import static
 from headwise.show.server.desk import Settings
 from headwise.show.server.inside import Inside, Reply
@@ -87,7 +88,7 @@ def page(address: str, responses: Responses) -> str:
 
 def write(path: Path, words: str) -> None:
     try:
-        path.write_text(words, encoding="utf-8")
+        write_whole(path, words)
     except OSError as error:
         raise ModelError(f"file must be one that can be written, got {str(path)!r} ({error.strerror}). Choose another path.") from None
 

@@ -5,6 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headwise.files import write_whole
+
 HOME = Path(__file__).parent
 
 
@@ -27,7 +29,7 @@ def read(name: str) -> dict[str, Any]:
 def write(path: Path, found: dict[str, Any]) -> None:
     """Write results: a line an entry of its lists, so that two versions can be compared."""
     parts = [f"  {json.dumps(key)}: {_value(value)}" for key, value in found.items()]
-    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    write_whole(path, "{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def _value(value: Any) -> str:
