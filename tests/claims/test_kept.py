@@ -45,7 +45,8 @@ def test_a_cache_that_cannot_be_written_is_said(folder):
 
 def test_a_disk_that_is_full_leaves_nothing_half_written(folder, monkeypatch):
     def full(path, data):
-        path.open("wb").write(data[:1])
+        with path.open("wb") as file:
+            file.write(data[:1])
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)

@@ -119,7 +119,38 @@ def test_words_narrow_down_and_unknown_ones_are_told(page, tiny):
     assert "0 of 18 pass" in page.locator(".stage").nth(1).inner_text()
     find.fill("elephant moon>3")
     told = page.locator(".found").inner_text()
-    assert told.startswith("“elephant” is no role, layer, head, kv or measure; “moon” is no measure: ") and "entropy" in told
+    assert (
+        told.startswith("“elephant” is no role, layer, head, kv or measure. These are: sink, previous, self, mixed, ")
+        and "headwise roles MODEL --role NAME" in told
+    )
+    assert "“moon” is no measure: " in told and "entropy" in told
+
+
+def test_one_head_is_found_as_it_is_written_everywhere_and_chosen_by_enter(page, tiny):
+    opened(page, tiny, "model")
+    find = page.locator("[data-find]")
+    find.fill("2.4")
+    assert "1 of 18 pass" in page.locator(".stage").nth(1).inner_text()
+    find.press("Enter")
+    assert page.locator(".chosen-head .title").inner_text() == "L2 H4"
+
+
+def test_a_role_that_needs_its_own_texts_is_asked_for_and_then_found(page, tiny):
+    opened(page, tiny, "model")
+    find = page.locator("[data-find]")
+    assert find.get_attribute("placeholder").startswith("find: induction")
+    wait(page, "performance.getEntriesByType('resource').some(one => one.name.endsWith('/api/roles'))")
+    find.fill("induction")
+    page.locator(".found button").wait_for()
+    assert page.locator(".found").inner_text() == "“induction” is told by texts made for it: Ask every head for induction"
+    find.press("Enter")
+    wait(page, "!document.querySelector('.progress') && !document.querySelector('.found').innerText", 60)
+    assert "0 of 18 pass" in page.locator(".stage").nth(1).inner_text(), "random weights play no role"
+    opened(page, tiny.split("?")[0], "model;find=induction")
+    page.context.clear_cookies()
+    page.reload()
+    wait(page, "/headwise roles MODEL --role induction/.test(document.querySelector('.found')?.innerText ?? '')")
+    assert page.locator("[data-find]").get_attribute("placeholder").startswith("find: sink")
 
 
 @pytest.mark.parametrize("view", ["model", "head/1/1"])

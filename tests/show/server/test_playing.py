@@ -22,7 +22,7 @@ def test_roles_are_told_with_their_bars(opened):
 def test_roles_are_a_job_that_can_be_called_off(page, monkeypatch):
     import headwise.show.server.playing as playing
 
-    def endless(model, tell):
+    def endless(model, tell, **asked):
         done = 0
         while True:
             tell("induction", done, 10)
@@ -32,6 +32,17 @@ def test_roles_are_a_job_that_can_be_called_off(page, monkeypatch):
     job = page.post("/api/jobs", session=page.session, kind="roles", model="llama").json()["id"]
     assert page.delete(f"/api/jobs/{job}").status_code == 202
     assert page.finished(job)["state"] == "cancelled" and issubclass(CalledOff, Exception)
+
+
+def test_one_role_can_be_asked_for_by_name(page):
+    names = [role["name"] for role in page.get("/api/roles").json()["roles"]]
+    assert "induction" in names and not {"grammar", "coreference", "alignment"} & {*names}, "those that need material of their own cannot be asked for here"
+    job = page.post("/api/jobs", session=page.session, kind="roles", model="llama", only="induction").json()["id"]
+    found = page.finished(job)
+    assert found["state"] == "done" and {role["role"] for role in found["result"]["roles"]} == {"induction"}
+    assert len(found["result"]["role"]) == 3
+    answer = page.post("/api/jobs", session=page.session, kind="roles", model="llama", only="grammar")
+    assert answer.status_code == 400 and answer.json()["error"]["message"].startswith("only must be one of duplicate_token, first_token, induction")
 
 
 def test_roles_of_no_model(page):
