@@ -30,6 +30,7 @@ def routes(desk: Desk) -> list[Route]:
         Route("/api/check", found.check),
         Route("/api/kills", found.kills),
         Route("/api/claims", found.claims),
+        Route("/api/roles", found.roles),
     ]
 
 
@@ -82,6 +83,10 @@ class About:
 
         return said(await self.desk.work.look(kills))
 
+    async def roles(self, request: Request) -> Response:
+        """The roles that heads can be asked for here, by name."""
+        return said({"roles": await self.desk.work.look(_playable)})
+
     async def claims(self, request: Request) -> Response:
         """What is said about heads, with the cards that a model has already; nothing is measured."""
         from headwise.claims.at_hand import AtHand
@@ -93,6 +98,12 @@ class About:
         model = self.desk.library.ready(asked)
         hand = await once(self.desk.hands, asked, lambda: self.desk.work.look(AtHand, model))
         return said({"model": asked, "claims": await self.desk.work.look(every, hand)})
+
+
+def _playable() -> list[dict[str, str]]:
+    from headwise.show.server.playing import playable
+
+    return playable()
 
 
 def _moves() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Routes about jobs: begin one, look how far it is, call it off."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -95,12 +96,15 @@ class JobRoutes:
         return work
 
     async def _roles(self, asked: dict[str, Any]) -> Work:
-        model = self.desk.library.ready(asked.get("model", ""))
+        model, only = self.desk.library.ready(asked.get("model", "")), asked.get("only")
+        names = await self.desk.work.look(_playable)
+        if only is not None and only not in names:
+            raise Denied(400, "ArgumentError", f"only must be one of {', '.join(names)}, got {only[:40]!r}. Leave it out for all.")
 
         async def work(job: Job) -> Any:
             from headwise.show.server.playing import played
 
-            return await self.desk.work.prove(played, model, self._step(job))
+            return await self.desk.work.prove(partial(played, only=only), model, self._step(job))
 
         return work
 
@@ -140,6 +144,13 @@ class JobRoutes:
             self.desk.jobs.tell(job, done=done, of=of, doing=doing)
 
         return tell
+
+
+def _playable() -> list[str]:
+    """Roles that a job can ask for by name; the first time this imports much."""
+    from headwise.show.server.playing import playable
+
+    return [one["name"] for one in playable()]
 
 
 def _peers() -> list[str]:

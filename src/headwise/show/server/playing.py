@@ -12,14 +12,20 @@ if TYPE_CHECKING:
 TEXTS = 40  # for each role: enough for a certain lead, in about a minute
 
 
-def played(model: "Model", tell: Callable[[str, int, int], None], limit: int = TEXTS) -> dict[str, Any]:
+def playable() -> list[dict[str, str]]:
+    """The roles that can be asked without further material, each with its definition."""
+    return [{"name": name, "statement": role.definition} for name, role in known().items() if not role.needs]
+
+
+def played(model: "Model", tell: Callable[[str, int, int], None], limit: int = TEXTS, only: str | None = None) -> dict[str, Any]:
     """Every role that can be asked without further material: what each head scores, and the bar that it must beat.
 
     Args:
         tell: told of the progress: what, how many are done, how many there are.
         limit: texts for each role.
+        only: this role alone; all when None.
     """
-    found = roles(model, limit=limit, tell=tell)
+    found = roles(model, only or "all", limit=limit, tell=tell)
     tasks = found.task.values.tolist()
     told = [
         {

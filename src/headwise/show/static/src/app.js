@@ -251,7 +251,7 @@ function keys() {
     [["1", "–", "6"], "the views"],
     [["←", "↑", "↓", "→"], "move in the grid, a matrix, a map or a table"],
     [["↵"], "open the head"],
-    [["/"], "find heads: a role, L12-20, H4, kv1, entropy<1, sink>0.6; several narrow it down"],
+    [["/"], "find heads: a role, 18.6, L12-20, H4, kv1, entropy<1, sink>0.6; several narrow it down, ↵ chooses the one that is left"],
     [["+", "−", "0"], "zoom the map, fit it"],
     [["Esc"], "close, or let go of a number"],
   ];

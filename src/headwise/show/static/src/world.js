@@ -14,6 +14,8 @@ export class World {
     this.part = null;
     this.tell = () => {};
     this.jobs = new Map();
+    this.playable = []; // roles for which heads can be asked: {name, statement}
+    this.casts = []; // and what was found of single ones
     this.errors = new Map(); // by what failed: shown in its place
     this.forget();
   }
@@ -126,6 +128,7 @@ export class World {
     else first.push(this.load("writes", () => this.ofPart("writes"), (writes) => (this.writes = writes)));
     if (this.can("edit") && !this.transport.recorded) first.push(this.load("edits", () => this.ask("GET", this.path(`/api/edits/${this.run.model}`, {}, { session: true })), (edits) => (this.edits = edits)));
     if (!this.proof) this.prove(first);
+    if (this.can("roles") && !this.transport.recorded && !this.playable.length) this.load("playable", () => this.ask("GET", "/api/roles"), ({ roles }) => (this.playable = roles));
   }
 
   /** About four passes: they begin when what is looked at is there. */

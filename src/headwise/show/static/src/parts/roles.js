@@ -42,7 +42,7 @@ const OF_STATISTICS = [
 
 export const shapesOf = (role) => SHAPES[Object.keys(SHAPES).find((name) => role?.startsWith(name))] ?? null;
 export function meaningOf(world, role) {
-  const told = world.roles?.roles.find((one) => one.name === role);
+  const told = tasksOf(world).find((one) => one.name === role);
   return told ? `${told.name}\n${told.statement}` : (MEANINGS[role] ?? role);
 }
 
@@ -56,6 +56,8 @@ export function glyph(role, size = 12) {
 export function roleOf(world, layer, head) {
   const tried = rolesOf(world);
   if (tried) return tried.role[layer]?.[head] ?? "mixed";
+  const cast = castsOf(world).find((one) => one.role[layer]?.[head]);
+  if (cast) return cast.role[layer][head];
   let best = { name: "mixed", over: 1 };
   for (const { name, measure, bar } of OF_STATISTICS) {
     const over = world.at(measure, layer, head) / bar;
@@ -64,19 +66,22 @@ export function roleOf(world, layer, head) {
   return best.name;
 }
 
-/** Roles tried on this model, when they fit the part that is shown. */
+/** All roles tried on this model, when they fit the part that is shown. */
 export function rolesOf(world) {
-  const { roles, part } = world;
-  return roles && roles.model === world.run?.model && roles.role.length === part.layers ? roles : null;
+  return world.roles && fits(world, world.roles) ? world.roles : null;
 }
+
+/** Single roles for which heads were asked, likewise. */
+export const castsOf = (world) => world.casts.filter((one) => fits(world, one));
+
+const fits = (world, found) => found.model === world.run?.model && found.role.length === world.part?.layers;
+const tasksOf = (world) => rolesOf(world)?.roles ?? castsOf(world).flatMap((one) => one.roles);
 
 /** Every role with what speaks for it: {name, value, bar, kind, statement}. Of the tasks of a role, the one that this head does best. */
 export function evidence(world, layer, head) {
   const local = OF_STATISTICS.map((one) => ({ ...one, value: world.at(one.measure, layer, head), kind: "statistics" }));
-  const tried = rolesOf(world);
-  if (!tried) return local;
   const best = new Map();
-  for (const { name, role, bar, statement, values, low } of tried.roles) {
+  for (const { name, role, bar, statement, values, low } of tasksOf(world)) {
     const value = values[layer]?.[head] ?? NaN;
     const told = best.get(role);
     if (!told || value - bar > told.value - told.bar) best.set(role, { name: role, bar, statement: `${statement}\n${name}`, value, low: low?.[layer]?.[head], kind: "tried" });

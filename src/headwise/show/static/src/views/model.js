@@ -41,7 +41,7 @@ class ModelView {
     this.dock = el("div", { class: "dock" });
     this.node = el("div", { class: "model-view" }, el("div", { class: "columns" }, this.blue, this.centre, this.red), this.dock);
     this.grid = new Grid(app, { choose: (layer, head) => app.go({ layer, head }, { quietly: true }), open: () => this.open() });
-    this.slots = { input: el("div"), bar: el("div"), heads: el("div", { class: "sub" }), found: el("p", { class: "sub found" }), ramp: el("div"), blocks: el("div"), output: el("div") };
+    this.slots = { input: el("div"), bar: el("div"), heads: el("div", { class: "sub" }), work: el("div"), found: el("p", { class: "sub found" }), ramp: el("div"), blocks: el("div"), output: el("div") };
     this.built = false;
   }
 
@@ -94,7 +94,7 @@ class ModelView {
       this.centre,
       el("h1", { class: "unseen" }, "All heads of the model"),
       stage(1, "Input", [slots.tokensSub = el("span", { class: "sub" }), el("span", { class: "grow" }), this.editButton()], slots.input),
-      stage(2, "Heads attend", slots.heads, slots.bar, slots.found, this.grid.node, slots.ramp),
+      stage(2, "Heads attend", slots.heads, slots.bar, slots.work, slots.found, this.grid.node, slots.ramp),
       stage(3, ["Concat → ", wo()], (slots.writesSub = el("span", { class: "sub" })), slots.blocks),
       stage(4, "Output", (slots.outputSub = el("span", { class: "sub" })), slots.output),
     );
@@ -152,24 +152,75 @@ class ModelView {
     const asked = [["importance", "importance"]].filter(([name]) => world.can(name) && !world.importance && world.mayWrite);
     const colours = [["map", "attention map"], ["role", "role"], ...measures.map((one) => [one.name, titleOf(one.name)]), ...asked];
     const orders = [["layer", "by layer"], ...measures.map((one) => [one.name, `most ${titleOf(one.name)}`]), ...measures.map((one) => [`-${one.name}`, `least ${titleOf(one.name)}`])];
-    const find = el("input", { class: "field wide", type: "search", placeholder: "find: induction  L12-20  sink>0.6", value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }), keydown: (event) => event.key === "Escape" && find.blur() } });
+    const find = el("input", { class: "field wide", type: "search", placeholder: `find: ${this.mayCast ? "induction" : "sink"}  3.1  L1-4  entropy<1`, value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }), keydown: (event) => (event.key === "Escape" ? find.blur() : event.key === "Enter" && this.entered()) } });
+    this.work();
     if (document.activeElement?.dataset?.find === "") return;
     const parts = world.run.parts.length > 1 ? select("part", "part", world.run.parts.map((one) => [one.name, one.name])) : null;
     if (parts) parts.querySelector("select").value = world.part.name;
     const sizes = segmented("size of the heads", [["S", "S", { "aria-label": "small" }], ["M", "M", { "aria-label": "middle" }], ["L", "L", { "aria-label": "large" }]], state.size, (size) => this.app.go({ size }, { quietly: true }));
-    fill(this.slots.bar, el("div", { class: "bar" }, parts, select("colour", "colour", colours), select("order", "order", orders), find, sizes), this.work());
+    fill(this.slots.bar, el("div", { class: "bar" }, parts, select("colour", "colour", colours), select("order", "order", orders), find, sizes));
+  }
+
+  /** Enter in the field: the one head that is left is chosen; a role that has yet to be tried is tried. */
+  entered() {
+    const { world, state } = this.app;
+    const { pass, wanted } = finder(world, state.find);
+    if (wanted.length && this.mayCast) return void this.cast(wanted[0]);
+    const left = [];
+    for (let layer = 0; layer < world.part.layers; layer++) for (let head = 0; head < world.part.heads_of[layer]; head++) if (pass(layer, head)) left.push({ layer, head });
+    if (state.find.trim() && left.length === 1) this.app.go(left[0], { quietly: true });
+  }
+
+  get mayCast() {
+    const { world } = this.app;
+    return world.can("roles") && world.mayWrite && world.running("roles")?.state !== "running";
+  }
+
+  /** Ask all heads for one role, on texts made for it. */
+  async cast(name) {
+    const { world } = this.app;
+    const model = world.run.model;
+    world.errors.delete("job");
+    try {
+      const job = await world.start("roles", { model, only: name }, (result) => (world.casts.push({ ...result, model, name }), world.tell("roles")));
+      Object.assign(job, { only: name });
+      this.heads();
+    } catch (failure) {
+      this.jobFailed(failure);
+    }
+  }
+
+  /** Roles that were named, and must be tried before heads can be found by them. */
+  offers(wanted) {
+    const { world } = this.app;
+    const running = world.running("roles");
+    return wanted.map((name) => {
+      const title = roleWord(name);
+      if (running?.state === "running") return el("span", {}, running.only === name ? `asking every head for ${title}` : `when the work above is done, ${title} can be asked for`);
+      if (!world.can("roles") || !world.mayWrite) return el("span", {}, `“${title}” needs texts made for it. ${CANNOT_WRITE} Or run `, el("code", {}, `headwise roles MODEL --role ${name}`));
+      return el("span", {}, `“${title}” is told by texts made for it: `, el("button", { class: "button small", type: "button", data: { tip: world.playable.find((one) => one.name === name)?.statement }, on: { click: () => this.cast(name) } }, `Ask every head for ${title}`));
+    });
   }
 
   /** Long work that was asked for: its progress, and what became of it. */
   work() {
     const { world, state } = this.app;
     const wanted = ["importance", "roles"].map((kind) => world.running(kind)).filter((job) => job && (job.state === "running" || job.error));
-    const shown = wanted.map((job) => (job.state === "running" ? progress(job, () => world.cancel(job)) : failureNote(job.error, `${job.kind} failed.`)));
-    if (state.colour === "role" && !rolesOf(world) && world.can("roles") && world.mayWrite && !world.running("roles")) {
+    const shown = wanted.map((job) => (job.state === "running" ? this.bars(job) : failureNote(job.error, `${job.kind} failed.`)));
+    if (state.colour === "role" && !rolesOf(world) && this.mayCast) {
       shown.push(el("p", { class: "note" }, "Roles as this text alone tells them. ", el("button", { class: "button small", type: "button", on: { click: () => this.tryRoles() } }, "Try all roles on made-up texts")));
     }
     if (world.errors.has("job")) shown.push(failureNote(world.errors.get("job")));
-    return shown;
+    const { children } = this.slots.work;
+    if (shown.length !== children.length || shown.some((node, at) => node !== children[at])) fill(this.slots.work, shown);
+  }
+
+  /** The progress of a job; its button stays where it is. */
+  bars(job) {
+    const { world } = this.app;
+    if (this.shownBar?.of === job.id) this.shownBar.node.tell(job);
+    else this.shownBar = { of: job.id, node: progress(job, () => world.cancel(job)) };
+    return this.shownBar.node;
   }
 
   tryRoles() {
@@ -193,20 +244,20 @@ class ModelView {
 
   jobFailed(failure) {
     this.app.world.errors.set("job", failure);
-    this.bar();
+    this.work();
   }
 
   heads() {
     const { world, state } = this.app;
     const { part } = world;
-    const { pass, errors } = finder(world, state.find);
+    const { pass, errors, wanted } = finder(world, state.find);
     let shown = 0;
     const all = part.heads_of.reduce((sum, count) => sum + count, 0);
     for (let layer = 0; layer < part.layers; layer++) for (let head = 0; head < part.heads_of[layer]; head++) shown += pass(layer, head);
     const keys = new Set(part.key_heads_of);
     const kv = keys.size === 1 && part.key_heads_of[0] !== part.heads ? `, ${part.key_heads_of[0]} key/value ${part.key_heads_of[0] === 1 ? "head" : "heads"}` : "";
     fill(this.slots.heads, `${part.layers} layers × ${part.heads} heads${kv} · ${shown === all ? `${all} shown` : `${shown} of ${all} pass`}`);
-    fill(this.slots.found, errors.join("; "));
+    fill(this.slots.found, errors.join("; "), this.offers(wanted));
     this.grid.refresh({ pass });
     this.rampLine();
   }
@@ -325,7 +376,7 @@ class ModelView {
     }
   }
 
-  changed(what) {
+  changed(what, detail) {
     const { world } = this.app;
     if (what === "theme" && this.built) return void (this.grid.soon(), this.rampLine(), this.chosen());
     if (["run", "models", "reading"].includes(what) || !this.built) return void this.refresh();
@@ -333,6 +384,10 @@ class ModelView {
     if (what === "thumbs") return void (this.grid.soon(), this.rampLine(), this.chosen());
     if (what === "proof") return void (this.proof(), this.grid.soon(), this.writes(), this.result(), this.chosen());
     if (what === "edits") return void (this.grid.soon(), this.chosen());
-    if (what === "job" && world.part) this.bar();
+    if (what === "job" && world.part) {
+      this.work();
+      if (detail.kind === "roles") this.heads();
+    }
+    if (what === "playable") this.heads();
   }
 }
