@@ -72,6 +72,8 @@ class Rules:
     def __post_init__(self) -> None:
         if not isinstance(self.position, Position):
             raise ArgumentTypeError(f"position must be a Rotary, an Alibi or RelativeBuckets, got {self.position!r}. Make one: hw.Rotary().")
+        if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float):
+            raise ArgumentTypeError(f"dropout must be a number, got {self.dropout!r}. It is the share of the weights that is dropped.")
         if not 0 <= self.dropout <= 1:
             raise ArgumentError(f"dropout must lie between 0 and 1, got {self.dropout}. It is the share of the weights that is dropped.")
 

@@ -99,7 +99,11 @@ class MultiHeadAttention(nn.Module):
         e = d if value_dim is None else _size("value_dim", value_dim)
         c = m if context_dim is None else _size("context_dim", context_dim)
         self.d_model, self.num_heads, self.num_kv_heads, self.head_dim, self.value_dim, self.context_dim = m, h, g, d, e, c
+        for name, flag in (("sink", sink), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise ArgumentTypeError(f"{name} must be True or False, got {flag!r}. Pass one of them.")
         self.batch_first = batch_first
+        device, dtype = _place(device), _floating(dtype)
 
         shapes = _shapes(m, h, g, d, e, c, bias, sink)
         for name in MAPS:
@@ -299,6 +303,21 @@ def _size(name: str, size: int) -> int:
     if size.__index__() < 1:
         raise ArgumentError(f"{name} must be at least 1, got {size}. Pass a positive number.")
     return size.__index__()
+
+
+def _place(device: torch.device | str | None) -> torch.device | None:
+    try:
+        return None if device is None else torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError(f"device must be one that torch knows, got {device!r}. Pass 'cpu' or 'cuda', say.") from error
+
+
+def _floating(dtype: torch.dtype | None) -> torch.dtype | None:
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise ArgumentTypeError(f"dtype must be a torch.dtype, got {dtype!r}. Pass torch.float32, say.")
+    if dtype is not None and not dtype.is_floating_point:
+        raise ArgumentError(f"dtype must be of floating point, as parameters learn, got {dtype}. Pass torch.float32, say.")
+    return dtype
 
 
 def _width(d_model: int, num_heads: int) -> int:
