@@ -160,9 +160,9 @@ def test_an_edit_moves_the_output_and_undo_brings_it_back_exactly(page, tiny, mo
     right = model.edit([hw.Silence(1, 3)]).run(SHORT).outputs["logits"][0, -1].softmax(-1)
     assert all(float(share) == pytest.approx(float(right[int(token)]), rel=1e-4, abs=1e-7) for token, share in edited.items())
     divergence = float((logits * (logits.log() - right.log())).sum())
-    told = page.locator(".effect .stat", has_text="KL").locator(".value").inner_text()
+    told = page.locator("[data-effect=kl] .value").inner_text()
     assert float(told.strip()) == pytest.approx(divergence, abs=6e-5)
-    assert page.locator(".effect .stat", has_text="other heads").locator(".value").inner_text().strip() == "unchanged"
+    assert page.locator("[data-effect=others] .value").inner_text().strip() == "unchanged"
     page.get_by_role("button", name="Undo").click()
     wait(page, "document.querySelectorAll('.edits li').length === 0")
     assert probabilities(page) == loaded and page.locator(".amount-now").inner_text() == "1.00"

@@ -40,9 +40,25 @@ def test_what_is_saved_says_what_the_page_showed(own, checkpoints, tmp_path):
     for one in shown["top"]:
         assert one["probability"] == pytest.approx(float(shares[one["id"]]), abs=1e-6)
     assert json.loads((folder / "headwise.json").read_text())
-    assert {one["id"]: one["state"] for one in own.get("/api/state").json()["models"]} == {"llama": "ready", "edited": "waiting"}
+    models = own.get("/api/state").json()["models"]
+    assert [(one["id"], one["state"], one["base"]) for one in models] == [("llama", "ready", None), ("edited", "waiting", "llama")]
+    assert told["model"] == "edited"
     again = own.post("/api/edits/llama/save", session=own.session, name="edited")
     assert again.status_code == 400 and again.json()["error"]["message"].startswith("name must be new, got 'edited', which is there already")
+
+
+def test_a_tensor_that_goes_by_two_names_counts_once(tmp_path):
+    """As the checkpoint's file has it, so that the page says one number before it saves and after."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from headwise.models.open import open_model
+    from headwise.show.server.library import tensors_in
+
+    sizes = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 8, "num_hidden_layers": 2, "vocab_size": 20}
+    tied, loose = (LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=tie)) for tie in (True, False))
+    tied.save_pretrained(tmp_path)
+    assert tensors_in(tied) == len(load_file(tmp_path / "model.safetensors")) == len(tied.state_dict()) - 1
+    assert tensors_in(loose) == len(loose.state_dict()) and tensors_in(open_model(tmp_path).hf) == tensors_in(tied)
 
 
 def test_a_folder_that_cannot_be_written_is_said(own, tmp_path):

@@ -29,6 +29,16 @@ def by_hand(model, run, layer, head, scale, width=10):
         return hf(**run.session.given).logits[0, -1].softmax(-1)
 
 
+def every(model, run, scale):
+    """The same of every token, for head 2 of layer 1."""
+    import copy
+
+    hf = copy.deepcopy(model.hf).double()
+    hf.model.layers[1].self_attn.o_proj.weight.data[:, 20:30] *= scale
+    with torch.no_grad():
+        return hf(**run.session.given).logits[0].softmax(-1)
+
+
 def test_an_edit_does_what_scaling_its_block_of_w_o_does_and_undo_takes_it_back_exactly(page, opened):
     id = page.read()["id"]
     run = page.desk.keep.runs[id].run
@@ -43,6 +53,8 @@ def test_an_edit_does_what_scaling_its_block_of_w_o_does_and_undo_takes_it_back_
         assert one["as_loaded"] == pytest.approx(float(before[one["id"]]), abs=1e-5)
     assert silenced["kl"] == pytest.approx(float((before * (before / right).log()).sum()), abs=1e-5) and silenced["kl"] > 1e-4
     assert silenced["others_unchanged"] is True
+    before, right = (every(opened["llama"], run, scale) for scale in (1.0, 0.0))
+    assert silenced["tokens"] == 11 and silenced["mean_kl"] == pytest.approx(float((before * (before / right).log()).sum(-1).mean()), abs=1e-5)
     assert page.post("/api/edits/llama/undo", session=page.session).json()["edits"] == []
     assert effect(page, id) == loaded
     assert page.post("/api/edits/llama/redo", session=page.session).json()["edits"] == told["edits"]

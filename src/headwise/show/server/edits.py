@@ -15,6 +15,7 @@ from headwise.show.server.guard import check_token
 from headwise.show.server.history import Edit, History
 from headwise.show.server.hub import Session
 from headwise.show.server.keep import Held
+from headwise.show.server.library import tensors_in
 
 if TYPE_CHECKING:
     from headwise.models.parts import Place
@@ -101,8 +102,8 @@ class Edits:
             return save(self.desk.library.ready(request.path_params["model"]), run, edits, path)
 
         told = await self.desk.work.run(write)
-        self.desk.library.add(path)
-        return said(told, 201)
+        added = self.desk.library.add(path, self.desk.library.get(request.path_params["model"]))
+        return said({**told, "model": added.id}, 201)
 
     async def effect(self, request: Request) -> Response:
         """What the session's edits do to what the model says in the end."""
@@ -160,7 +161,7 @@ class Edits:
         history = self._history(request, session)
         model = self.desk.library.get(request.path_params["model"])
         told: dict[str, Any] = {"edits": [vars(edit) for edit in history.edits], "undo": len(history.past), "redo": len(history.future)}
-        told |= {"tensors": [], "of_tensors": 0 if model.model is None else len(model.model.hf.state_dict())}
+        told |= {"tensors": [], "of_tensors": 0 if model.model is None else tensors_in(model.model.hf)}
         if history.edits:
             run = self._some_run(request, session.id).run
             told["tensors"] = await self.desk.work.look(tensors, run, history.edits)

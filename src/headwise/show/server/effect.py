@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headwise.models.run import Run
 
 TOP = 8  # tokens that are shown
+MOST = 1024  # tokens of a text of which all logits are looked at
+CHUNK = 64  # tokens whose probabilities are compared together
 AT_ONCE = 2048  # tokens of all rows of a batch that run together
 Scales = Mapping[int, Float[Tensor, "B H"]]  # by index of the attention call: what each head's words are multiplied by
 
@@ -78,7 +80,34 @@ def said(run: "Run", scales: Scales | None = None, witness: Witness | None = Non
     return Said(output_kind(hf), torch.cat(parts))
 
 
+def said_everywhere(run: "Run", scales: Scales, witness: Witness | None = None) -> tuple[Said, Float[Tensor, "T V"] | None]:
+    """The model's answer with some heads scaled, and with it the logits of every token where the run has them too: one pass."""
+    if every_logits(run, run.outputs) is None:
+        return said(run, scales, witness), None
+    outputs = _outputs(run, scales, witness, 1, last=False)
+    return Said(output_kind(run.session.hf), answer(run.session.hf, outputs, run.session.given)), every_logits(run, outputs)
+
+
+def every_logits(run: "Run", outputs: Mapping[str, Tensor]) -> Float[Tensor, "T V"] | None:
+    """The logits of every token, of a text that is short enough; None where there are not so many."""
+    logits = outputs.get("logits", outputs.get("prediction_logits"))
+    if output_kind(run.session.hf) not in ("next_token", "logits") or logits is None or logits.dim() != 3 or not 1 < logits.shape[1] <= MOST:
+        return None
+    return logits[0]
+
+
+def mean_divergence(before: Float[Tensor, "T V"], after: Float[Tensor, "T V"]) -> float:
+    """KL(before ‖ after) in nats, the mean over tokens."""
+    total = sum(float(divergences(Said("", one), Said("", other)).sum()) for one, other in zip(before.split(CHUNK), after.split(CHUNK), strict=True))
+    return total / len(before)
+
+
 def _pass(run: "Run", scales: Scales, witness: Witness | None, rows: int) -> Float[Tensor, "b V"]:
+    return answer(run.session.hf, _outputs(run, scales, witness, rows), run.session.given)
+
+
+def _outputs(run: "Run", scales: Scales, witness: Witness | None, rows: int, last: bool = True) -> Mapping[str, Tensor]:
+    """What the model returns; with `last`, where it can, the logits of the last token alone."""
     session = run.session
     places = {place.index: place for place in run.places}
     changes = {index: _change(x, witness if witness is not None and witness.index == index else None) for index, x in scales.items()}
@@ -86,9 +115,9 @@ def _pass(run: "Run", scales: Scales, witness: Witness | None, rows: int) -> Flo
     other = with_words_changed(session.hf, session.layout, heads, changes) if changes else session.hf
     register()
     given = {name: _repeated(x, rows) for name, x in session.given.items()}
-    if output_kind(session.hf) == "next_token" and "logits_to_keep" in signature(session.hf.forward).parameters:
+    if last and output_kind(session.hf) == "next_token" and "logits_to_keep" in signature(session.hf.forward).parameters:
         given["logits_to_keep"] = 1  # of the last token: its logits are all that is looked at
-    return answer(session.hf, tensors_of(plain(other, given, NAME)), session.given)
+    return tensors_of(plain(other, given, NAME))
 
 
 def answer(hf: nn.Module, outputs: Mapping[str, Tensor], given: Mapping[str, Any]) -> Float[Tensor, "b V"]:

@@ -12,6 +12,8 @@ from headwise.errors import HeadwiseError
 from headwise.show.server.answers import Denied
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from headwise.models.model import Model
 
 
@@ -23,6 +25,7 @@ class Shelved:
         source: what `open_model` takes.
         state: waiting, loading, ready or failed.
         reason: why it failed.
+        base: the id of the model whose edits were saved as this one.
     """
 
     id: str
@@ -31,6 +34,7 @@ class Shelved:
     state: str = "waiting"
     reason: str | None = None
     model: "Model | None" = None
+    base: str | None = None
 
 
 class Library:
@@ -104,9 +108,10 @@ class Library:
         """What the page is told of each."""
         return [entry(found) for found in self.shelf.values()]
 
-    def add(self, path: Path) -> Shelved:
-        """A checkpoint that was just saved."""
+    def add(self, path: Path, base: Shelved) -> Shelved:
+        """A checkpoint that was just saved of edits of `base`."""
         found = self._add(str(path), path.name)
+        found.base = base.id
         self.told(found)
         return found
 
@@ -135,7 +140,7 @@ class Library:
 
 def entry(found: Shelved) -> dict[str, Any]:
     """What the page is told of a model."""
-    told = {"id": found.id, "name": found.name, "state": found.state, "reason": found.reason}
+    told = {"id": found.id, "name": found.name, "state": found.state, "reason": found.reason, "base": found.base}
     return told if found.model is None else {**told, **_facts(found.model)}
 
 
@@ -160,11 +165,16 @@ def _facts(model: "Model") -> Mapping[str, Any]:
         "vocabulary": _number(config, "vocab_size"),
         "positions": positions(hf),
         "parameters": sum(x.numel() for x in hf.parameters()),
-        "tensors": len(hf.state_dict()),
+        "tensors": tensors_in(hf),
         "dtype": next((str(x.dtype).removeprefix("torch.") for x in hf.parameters()), None),
         "note": model.note,
         "output": kind,
     }
+
+
+def tensors_in(hf: "nn.Module") -> int:
+    """How many tensors a model has; one that goes by two names, as tied embeddings do, counts once."""
+    return len({(x.data_ptr() or name, x.shape, x.stride()) for name, x in hf.state_dict().items()})
 
 
 def _number(config: Any, *names: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from headwise.show.server.edits import place_of
-from headwise.show.server.effect import TOP, Said, Witness, cosines, difference, divergences, said, scales_of
+from headwise.show.server.effect import TOP, Said, Witness, cosines, difference, divergences, every_logits, mean_divergence, said, said_everywhere, scales_of
 from headwise.show.server.history import Edit
 from headwise.show.server.reading import word
 
@@ -26,11 +26,13 @@ def effect(model: "Model", run: "Run", edits: Sequence[Edit]) -> dict[str, Any]:
         WritesRefused: heads cannot be told apart before W_O.
     """
     start = time.perf_counter()
-    before = said(run)
+    before, loaded = said(run), every_logits(run, run.outputs)
     scaled = _scaled(run, edits)
     witness = Witness(min(index for index, _, _ in scaled)) if scaled else None
-    after = said(run, scales_of(run, scaled), witness) if scaled else before
+    after, logits = said_everywhere(run, scales_of(run, scaled), witness) if scaled else (before, loaded)
     told = difference(before, after, lambda id: word(model, id))
+    if loaded is not None and logits is not None:
+        told |= {"mean_kl": mean_divergence(loaded, logits), "tokens": len(loaded)}
     told["others_unchanged"] = witness is None or _unchanged(run, witness, scaled)
     return {"edits": [vars(edit) for edit in edits], **told, "milliseconds": (time.perf_counter() - start) * 1000}
 

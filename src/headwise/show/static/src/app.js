@@ -3,6 +3,7 @@
 import { el, fill, hidden, svg } from "./dom.js";
 import { modelName } from "./format.js";
 import { legend, sign } from "./marks.js";
+import { readEdits, spell } from "./spelled.js";
 import { TITLES, VIEWS, store } from "./state.js";
 import { tips } from "./tip.js";
 import { World } from "./world.js";
@@ -25,7 +26,9 @@ export class App {
     this.world = new World(transport);
     this.world.tell = (what, detail) => this.changed(what, detail);
     this.frame();
-    this.store.listen((state, before) => this.moved(state, before));
+    this.store.listen((state, before, linked) => this.moved(state, before, linked));
+    this.asked = this.state.edits || null; // edits that an address names, and the server has yet to make
+    this.opening = new Set(); // models that were told to open
   }
 
   get state() {
@@ -57,7 +60,26 @@ export class App {
   }
 
   go(changes, options) {
-    this.store.go(changes, options);
+    const another = "model" in changes && changes.model !== this.chosenModel();
+    this.store.go(another ? { edits: "", ...changes } : changes, options); // edits are of one model
+  }
+
+  /** The edits of the address and those that the server holds become the same: by a link the address is right, else the server. */
+  async agree() {
+    const { world } = this;
+    if (!world.edits || !world.run || !world.mayWrite || this.agreeing) return;
+    const first = world.run.parts[0].name;
+    const asked = this.asked === null ? null : readEdits(this.asked, first);
+    this.asked = null;
+    if (asked && spell(asked, first) !== spell(world.edits.edits, first)) {
+      this.agreeing = true;
+      await world.become(asked);
+      this.agreeing = false;
+    }
+    if (world.edits && world.run) {
+      const told = spell(world.edits.edits, world.run.parts[0].name);
+      if (told !== this.state.edits) this.go({ edits: told }, { quietly: true });
+    }
   }
 
   /** The model and text of the address, or the first there are. */
@@ -65,8 +87,22 @@ export class App {
     const { facts } = this.world;
     if (!facts) return;
     const ready = facts.models.find((one) => one.id === this.chosenModel());
+    if (ready?.state === "waiting" && ready.id === this.state.model) this.open(ready.id);
     if (!ready || ready.state !== "ready") return void this.world.drop();
     await this.world.read(ready.id, this.chosenText());
+  }
+
+  /** Have a model opened; how that goes comes as an event. */
+  async open(id) {
+    if (this.opening.has(id)) return;
+    this.opening.add(id);
+    try {
+      await this.world.ask("POST", `/api/models/${id}/open`);
+    } catch (failure) {
+      this.world.errors.set("run", failure);
+      this.changed("run");
+    }
+    this.opening.delete(id);
   }
 
   chosenModel() {
@@ -89,7 +125,8 @@ export class App {
 
   // What changed
 
-  moved(state, before) {
+  moved(state, before, linked) {
+    if (linked && state.edits !== before.edits) this.asked = state.edits;
     if (state.theme !== before.theme) this.themed();
     if (state.view !== before.view) {
       this.show();
@@ -97,11 +134,14 @@ export class App {
     } else this.view.moved?.(state, before);
     if (state.part !== before.part && this.world.run) this.world.choose(state.part);
     if (state.model !== before.model || state.text !== before.text) this.follow();
+    else if (state.edits !== before.edits) this.agree();
     this.header();
   }
 
   changed(what, detail) {
     if (what === "models") this.follow();
+    if (what === "joined") this.asked = this.state.edits || null; // the new session has no edits yet
+    if (what === "edits") this.agree();
     if (what === "run" && this.world.part) this.settle();
     this.header();
     this.view?.changed?.(what, detail);
@@ -173,6 +213,7 @@ export class App {
 
   key(event) {
     const inside = this.bound || this.root.contains(document.activeElement);
+    if (inside && (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "z") return this.undo(event);
     if (!inside || event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input, select, textarea")) return;
     if (event.key >= "1" && event.key <= "6") this.go({ view: VIEWS[+event.key - 1] });
     else if (event.key === "?") this.help.showModal();
@@ -180,6 +221,15 @@ export class App {
       event.preventDefault();
       this.root.querySelector("[data-find]").focus();
     }
+  }
+
+  /** Ctrl Z, with Shift forth; in a field of text it is the field's. */
+  undo(event) {
+    const { world } = this;
+    if (!["model", "head"].includes(this.state.view) || !world.mayWrite || event.target.matches?.("input:not([type=range]), select, textarea")) return;
+    event.preventDefault();
+    const way = event.shiftKey ? "redo" : "undo";
+    if (world.edits?.[way]) world.edit("POST", `/${way}`, {});
   }
 
   header() {
@@ -253,6 +303,7 @@ function keys() {
     [["↵"], "open the head"],
     [["/"], "find heads: a role, 18.6, L12-20, H4, kv1, entropy<1, sink>0.6; several narrow it down, ↵ chooses the one that is left"],
     [["+", "−", "0"], "zoom the map, fit it"],
+    [["Ctrl", "Z"], "undo an edit; with Shift redo it"],
     [["Esc"], "close, or let go of a number"],
   ];
   const list = el("dl", {}, rows.map(([signs, says]) => [el("dt", {}, signs.map((one) => (one === "–" ? " – " : el("kbd", {}, one)))), el("dd", {}, says)]));

@@ -5,7 +5,7 @@ export const TITLES = { model: "Model", head: "Head", moves: "Five moves", check
 
 export const DEFAULTS = {
   view: "model", layer: 0, head: 0, model: "", text: "", run: "", part: "", batch: 0, token: null, key: null, colour: "map", order: "layer", find: "", size: "S",
-  scale: "sqrt", zoom: "", theme: "", h: 2, attack: "", pin: "", width: 4096, heads: 32, kv: 8, length: 8192, verdict: "all", subject: "", row: "", base: "", tuned: "",
+  scale: "sqrt", zoom: "", theme: "", h: 2, attack: "", pin: "", width: 4096, heads: 32, kv: 8, length: 8192, verdict: "all", subject: "", row: "", base: "", tuned: "", edits: "",
 };
 const NUMBERS = new Set(["layer", "head", "batch", "h", "width", "heads", "kv", "length"]);
 
@@ -34,18 +34,22 @@ export function address(state) {
   return `#${[way, ...kept.map((name) => `${name}=${encoded(String(state[name]))}`)].join(";")}`;
 }
 
+const OWN = { headwise: true }; // an entry of the browser's history that the page made by itself: the way back to it is no new link
+
 /** A store of the state; in a page it is bound to the address, elsewhere it lives by itself. */
 export function store({ initial = "", bound = true } = {}) {
   let state = parse(bound && location.hash ? location.hash : initial);
   const listeners = new Set();
-  const tell = (before) => listeners.forEach((listener) => listener(state, before));
+  const tell = (before, linked = false) => listeners.forEach((listener) => listener(state, before, linked));
+  if (bound) history.replaceState(OWN, "");
   const onHash = () => {
     if (address(state) === location.hash) return;
     const before = state;
     // What the new address leaves open and belongs to no single view, stays: a link to another view does not change model or text.
     const told = parse(location.hash);
     state = { ...told };
-    tell(before);
+    tell(before, !history.state?.headwise);
+    history.replaceState(OWN, "");
   };
   if (bound) addEventListener("hashchange", onHash);
   return {
@@ -56,7 +60,7 @@ export function store({ initial = "", bound = true } = {}) {
     go(changes, { quietly = false } = {}) {
       const before = state;
       state = { ...state, ...changes };
-      if (bound && address(state) !== location.hash) history[quietly ? "replaceState" : "pushState"](null, "", address(state));
+      if (bound && address(state) !== location.hash) history[quietly ? "replaceState" : "pushState"](OWN, "", address(state));
       tell(before);
     },
     /** The address with some of the state changed. */

@@ -97,7 +97,7 @@ export class World {
       this.forget();
       this.run = run;
       this.proof = null;
-      this.edits = null;
+      Object.assign(this, { edits: null, saved: null, naming: null });
       this.choose(null);
     } catch (failure) {
       if (this.wanted !== wanted) return;
@@ -111,7 +111,7 @@ export class World {
   drop() {
     if (!this.run && !this.wanted) return;
     this.forget();
-    Object.assign(this, { run: null, part: null, proof: null, edits: null, wanted: null });
+    Object.assign(this, { run: null, part: null, proof: null, edits: null, saved: null, naming: null, wanted: null });
     this.tell("run");
   }
 
@@ -183,6 +183,7 @@ export class World {
     } catch (failure) {
       if (![404, 410].includes(failure.status) || this.transport.recorded || failure.kind === "NotFound" && !/session/i.test(failure.message)) throw failure;
       await this.join();
+      this.tell("joined");
       return act();
     }
   }
@@ -293,6 +294,8 @@ export class World {
 
   async edit(method, way = "", body = null, parameters = null) {
     const path = `/api/edits/${this.run.model}${way}`;
+    this.saved = null;
+    if (this.naming) this.naming.refused = null;
     try {
       this.edits = await this.ask(method, parameters ? this.path(path, parameters, { session: true }) : path, body ? { session: this.session, ...body } : undefined);
       this.errors.delete("edits");
@@ -302,12 +305,32 @@ export class World {
     this.tell("edits");
   }
 
+  /** These edits in the place of those that there are. */
+  async become(edits) {
+    const { run } = this;
+    const path = `/api/edits/${run.model}`;
+    this.saved = null;
+    try {
+      let held = this.edits;
+      if (held.edits.length) held = await this.ask("DELETE", this.path(path, {}, { session: true }));
+      for (const one of edits) held = await this.ask("POST", path, { session: this.session, ...one });
+      if (this.run === run) this.edits = held;
+      this.errors.delete("edits");
+    } catch (failure) {
+      if (this.run !== run) return;
+      this.edits = await this.ask("GET", this.path(path, {}, { session: true }));
+      this.errors.set("edits", failure);
+    }
+    this.tell("edits");
+  }
+
   scaled(layer, head) {
     return this.edits?.edits.find((edit) => edit.layer === layer && edit.head === head && edit.part === this.part.name)?.scale ?? 1;
   }
 
+  /** What the edits together do to the output: measured, once for each list of them. */
   effect() {
-    return this.ask("GET", this.path(`/api/runs/${this.run.id}/effect`, {}, { session: true }));
+    return this.about(`effect ${JSON.stringify(this.edits.edits)}`, () => this.ask("GET", this.path(`/api/runs/${this.run.id}/effect`, {}, { session: true })));
   }
 
   dose(layer, head) {

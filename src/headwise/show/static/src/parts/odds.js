@@ -9,9 +9,9 @@ export function odds(top, { of = spelled, makeMark, one = false, moved = false }
   const width = (share) => `${Math.min(100, (100 * share) / most).toFixed(2)}%`;
   const lines = top.map((entry) => {
     const change = moved ? entry.probability - entry.as_loaded : 0;
-    const shift = moved && Math.abs(change) >= 0.0005 ? el("span", { class: "change" }, `${change > 0 ? "+" : ""}${fixed(100 * change, 1)}`) : null;
+    const shift = moved && Math.abs(change) >= 0.0005 ? el("span", { class: "change" }, `${change > 0 ? "+" : ""}${fixed(100 * change, 1)} pp`) : null;
     const track = el("span", { class: "track" }, el("i", { style: { width: width(entry.probability) } }), moved ? el("b", { style: { left: width(entry.as_loaded) } }) : null);
-    return el("div", { class: `chance${moved ? " moved" : ""}`, data: { token: entry.id ?? "", probability: entry.probability } }, el("span", { class: "what" }, of(entry.token)), track, el("span", { class: "value number" }, shift, percent(entry.probability), makeMark?.()));
+    return el("div", { class: `chance${moved ? " moved" : ""}`, data: { token: entry.id ?? "", probability: entry.probability } }, el("span", { class: "what", data: { tip: of(entry.token) } }, of(entry.token)), track, el("span", { class: "value number" }, shift, percent(entry.probability), makeMark?.()));
   });
   return el("div", { class: `odds${one ? " one" : ""}` }, lines);
 }

@@ -1,12 +1,13 @@
 /** Red: scale what a head says, on its own dose curve, and watch the output move. What is shown while dragging is an estimate; then it is measured. */
 
 import { el, fill } from "../dom.js";
-import { fixed, headName, spelled } from "../format.js";
+import { fixed, headName } from "../format.js";
 import { mark } from "../marks.js";
 import { CANNOT_WRITE } from "./edits.js";
 import { between, doseCurve, harm } from "./dose.js";
+import { MEASURED, effectLines, ofOutput } from "./effect.js";
 import { failureNote, headed, waiting, wo } from "./note.js";
-import { odds, outputTitle } from "./odds.js";
+import { outputTitle } from "./odds.js";
 import { runMark } from "./verdicts.js";
 
 const PAUSE = 160;
@@ -64,7 +65,7 @@ export class ScalePanel {
       this.dose = dose;
       this.figure = doseCurve(dose, +this.slider.value);
       fill(this.curve, this.figure);
-      const what = dose.kl ? "KL of the output, nats" : "1 − cosine of the embedding";
+      const what = dose.kl ? `KL of the ${ofOutput(dose.kind)}, nats` : "1 − cosine of the embedding";
       fill(this.peak, "z is multiplied before ", wo(), `: 0 silences, 1 is as loaded. Curve: ${what}, at most ${fixed(Math.max(...harm(dose)), 4)}`, mark("equal", "it is the edited model’s own output, at nine scales"));
     } catch (failure) {
       if (!this.closed && this.doseOf === key) fill(this.curve, failureNote(failure));
@@ -86,7 +87,6 @@ export class ScalePanel {
     const [layer, head] = this.at;
     const scale = +this.slider.value;
     if (scale === world.scaled(layer, head)) return;
-    world.saved = null;
     world.edit("POST", "", { part: world.part.name, layer, head, scale });
   }
 
@@ -108,9 +108,9 @@ export class ScalePanel {
     this.effectOf = key;
     if (!world.edits.edits.length) return this.asLoaded();
     try {
-      const effect = await world.about(`effect ${key}`, () => world.effect());
+      const effect = await world.effect();
       if (this.closed || this.effectOf !== key) return;
-      this.draw(effect, "equal", "it is the edited model’s own output, of one run");
+      this.draw(effect, "equal", MEASURED);
     } catch (failure) {
       if (!this.closed && this.effectOf === key) fill(this.effectNode, headed("Effect"), failureNote(failure));
     }
@@ -119,23 +119,12 @@ export class ScalePanel {
   /** Without edits the effect is the run itself. */
   asLoaded() {
     const { output } = this.app.world.run;
-    this.draw({ kind: output.kind, top: output.top?.map((one) => ({ ...one, as_loaded: one.probability })), kl: output.top ? 0 : undefined, cosine: output.top ? undefined : 1, others_unchanged: true, none: true }, "equal", "the run as loaded");
+    this.draw({ kind: output.kind, top: output.top?.map((one) => ({ ...one, as_loaded: one.probability })), kl: output.top ? 0 : undefined, cosine: output.top ? undefined : 1, none: true }, "equal", "the run as loaded");
   }
 
   draw(effect, kind, told) {
-    const { world, state } = this.app;
+    const { world } = this.app;
     const makeMark = () => (effect.none ? runMark(world, "model", null, { focus: false }) : mark(kind, told, { focus: false }));
-    const edited = world.edits.edits[0];
-    const earliest = world.edits.edits.reduce((least, one) => Math.min(least, one.layer), edited?.layer ?? state.layer);
-    const moved = effect.kl !== undefined ? ["KL from as loaded, nats", fixed(effect.kl, 4)] : ["cosine with as loaded", fixed(effect.cosine, 6)];
-    const row = (name, value, mk) => el("div", { class: "stat plain", data: { effect: name } }, el("span", { class: "name" }, name), el("span", { class: "value number" }, value, mk));
-    fill(
-      this.effectNode,
-      headed("Effect", effect.kind === "embedding" ? "on the embedding" : `${outputTitle(effect.kind)} · tick: as loaded`),
-      effect.top ? odds(effect.top, { makeMark, one: true, moved: true, of: effect.kind === "classes" ? String : spelled }) : null,
-      row(moved[0], moved[1], makeMark()),
-      effect.relative === undefined ? null : row("relative distance", fixed(effect.relative, 4), makeMark()),
-      effect.others_unchanged === undefined ? null : row(`other heads of layer ${earliest}`, effect.others_unchanged ? "unchanged" : "changed", mark(effect.others_unchanged ? "equal" : "fails", effect.none ? "nothing is edited" : "what they say is bit for bit as before")),
-    );
+    fill(this.effectNode, headed("Effect", effect.kind === "embedding" ? "on the embedding" : `${outputTitle(effect.kind)} · tick: as loaded`), effectLines(world, effect, makeMark));
   }
 }

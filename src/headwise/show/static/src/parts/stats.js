@@ -17,13 +17,14 @@ function line(world, { name, statement, unit }, layer, head) {
   const all = world.measure(name)?.data;
   const value = world.at(name, layer, head);
   const check = checkOf(world, name);
+  const before = check === "writes" && world.scaled(layer, head) !== 1; // numbers are of the run as loaded
   const refused = check === "writes" && world.refusal;
   const tip = `${statement}${unit ? `, in ${unit}` : ""}; mean over tokens${Number.isNaN(value) || !all ? "" : `\nlarger than in ${rank(all, value)}`}`;
   const strip = refused ? el("span", { class: "sub" }, "refused") : all ? distribution(all, value) : el("span", {});
   return el(
     "div",
     { class: "stat", data: { tip, measure: name } },
-    el("span", { class: "name" }, titleOf(name)),
+    el("span", { class: "name" }, titleOf(name), before ? el("span", { class: "sub" }, " as loaded") : null),
     strip,
     el("span", { class: "value number" }, refused ? "–" : valueText(name, value), name === "importance" ? mark("estimate", "measured on one run a head, silenced; not proved") : runMark(world, check, layer)),
   );

@@ -32,10 +32,24 @@ const MEANINGS = {
 const TITLES = { qk: "cosine of QK", ov: "cosine of OV", size: "size of QK", temperature: "temperature", twin: "twin", pattern: "pattern", writes: "writes" };
 const BARS = { gain: "log", size: "log", qk: "less", ov: "less" };
 const HOW = "computed once, in float64 where it is of the weights; no other route has confirmed it";
+const CHANGE = "how far the head is from as it was: the largest of |gain − 1|, |size of QK − 1| and 1 − cosine, of QK and of OV";
+const SILENT = 1e-6; // a gain below says nothing
 const MOST = 120; // rows that are shown
 
 const icon = (verdict) => svg("svg", { class: "verdict-icon", width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: (SHAPES[verdict] ?? SHAPES.unchanged) }));
-const chip = (verdict) => el("span", { class: `chip verdict-chip ${verdict}`, data: { tip: MEANINGS[verdict] ?? verdict } }, icon(verdict), verdict);
+const chip = (verdict, words) => el("span", { class: `chip verdict-chip ${verdict}`, data: { tip: words } }, icon(verdict), verdict);
+
+/** What a verdict means for this head. */
+function meaning(result, { layer, head, verdict }) {
+  return result.variables.gain?.values[layer][head] < SILENT ? "says nothing any more" : (MEANINGS[verdict] ?? verdict);
+}
+
+/** Whether two models are of one architecture; null where that is not known, as one has not been opened. */
+function fits(a, b) {
+  if (a === b || a.base === b.id || b.base === a.id || (a.base && a.base === b.base)) return true;
+  const [one, other] = [a, b].map(({ class: kind, layers, heads, width }) => (kind ? [kind, layers, heads, width].join() : null));
+  return one && other ? one === other : null;
+}
 
 export function compare(app) {
   const view = new CompareView(app);
@@ -50,12 +64,28 @@ class CompareView {
     this.node = el("div", { class: "columns compare-columns" }, this.centre, this.rail);
   }
 
+  get models() {
+    return (this.app.world.facts?.models ?? []).filter((one) => one.state !== "failed");
+  }
+
+  /** The two that were chosen; what is left open is filled by a pair that fits, what was saved last first. */
   get pair() {
     const { state, world } = this.app;
-    const ready = (world.facts?.models ?? []).filter((one) => one.state === "ready");
-    const told = world.facts?.compare;
-    const base = state.base || told?.base || ready[0]?.id;
-    return { base, tuned: state.tuned || told?.tuned || ready.find((one) => one.id !== base)?.id || base };
+    const told = state.base || state.tuned ? null : world.facts?.compare;
+    if (told) return told;
+    const saved = this.models.filter((one) => one.base).reverse().map((one) => [world.model(one.base), one]);
+    const pairs = [...saved, ...this.models.flatMap((base, at) => this.models.slice(at + 1).map((tuned) => [base, tuned]))].filter(([base, tuned]) => base && fits(base, tuned) !== false);
+    pairs.sort((a, b) => Boolean(fits(...b)) - Boolean(fits(...a)));
+    const found = pairs.find(([base, tuned]) => (!state.base || base.id === state.base) && (!state.tuned || tuned.id === state.tuned)) ?? pairs.map(([base, tuned]) => [tuned, base]).find(([base, tuned]) => (!state.base || base.id === state.base) && (!state.tuned || tuned.id === state.tuned));
+    return { base: state.base || found?.[0].id || this.models[0]?.id, tuned: state.tuned || found?.[1].id || "" };
+  }
+
+  /** Why these two cannot be compared, or null. */
+  get unfit() {
+    const { world } = this.app;
+    const [base, tuned] = ["base", "tuned"].map((name) => world.model(this.pair[name]));
+    if (!tuned) return `No other model of the architecture of ${base ? modelName(base.name) : "this one"} is here. Silence a head and save the model, or start with headwise serve BASE TUNED.`;
+    return base && fits(base, tuned) === false ? `${modelName(base.name)} and ${modelName(tuned.name)} are of different architectures: only two of one can be compared.` : null;
   }
 
   /** Begin by itself where two models were given for it. */
@@ -77,7 +107,7 @@ class CompareView {
     const { whole } = this;
     if (!whole) return null;
     const name = whole.parts[this.app.state.part] ? this.app.state.part : Object.keys(whole.parts)[0];
-    return { ...whole.parts[name], thresholds: whole.thresholds, name };
+    return { ...whole.parts[name], thresholds: whole.thresholds, text: whole.text, name };
   }
 
   get job() {
@@ -90,9 +120,16 @@ class CompareView {
     const { base, tuned } = this.pair;
     if (this.job?.state === "running") return;
     this.failure = null;
+    const closed = [base, tuned].filter((id) => world.model(id)?.state !== "ready");
+    this.awaited = closed.length ? `${base} ${tuned}` : null; // it begins when both are open
+    if (closed.length) {
+      closed.forEach((id) => world.model(id)?.state === "waiting" && this.app.open(id));
+      return void this.draw();
+    }
     world.compared ??= new Map();
+    const text = this.app.chosenText();
     try {
-      const job = await world.start("compare", { base, tuned, text: this.app.chosenText() }, (result) => (world.compared.set(`${base} ${tuned}`, result), world.tell("compared")));
+      const job = await world.start("compare", { base, tuned, text }, (result) => (world.compared.set(`${base} ${tuned}`, { ...result, text }), world.tell("compared")));
       Object.assign(job, { base, tuned });
     } catch (failure) {
       this.failure = failure;
@@ -107,11 +144,16 @@ class CompareView {
       fill(this.rail);
       return void fill(this.centre, this.title(), el("p", { class: "note" }, "Two models can be compared with headwise compare BASE TUNED, or on this page when it is started with headwise serve --compare BASE TUNED. This installation has no comparison to show."));
     }
-    const { result, job } = this;
+    const { result, job, unfit } = this;
+    const opening = this.awaited && ["base", "tuned"].map((name) => world.model(this.pair[name])).filter((one) => one && one.state !== "ready");
+    const broken = ["base", "tuned"].map((name) => world.model(this.pair[name])).filter((one) => one?.state === "failed");
     fill(
       this.centre,
-      this.title(),
+      this.title(result),
       this.chooser(),
+      unfit ? el("p", { class: "note" }, unfit) : null,
+      broken.map((one) => failureNote({ message: one.reason }, `${one.name} could not be opened.`)),
+      opening?.length && !broken.length ? waiting(`opening ${opening.map((one) => modelName(one.name)).join(" and ")}`) : null,
       job?.state === "running" ? progress(job, () => world.cancel(job)) : null,
       job?.error ? failureNote(job.error, "The comparison broke off.") : null,
       this.failure ? failureNote(this.failure) : null,
@@ -121,15 +163,22 @@ class CompareView {
     else fill(this.rail);
   }
 
-  title() {
-    return el("div", { class: "view-head" }, el("h1", { class: "title" }, "Base → tuned"), el("span", { class: "sub" }, "what became of each head, in weight space and on a text"));
+  title(result) {
+    const text = result?.text ?? this.app.chosenText();
+    const words = text.length > 60 ? `${text.slice(0, 60)}…` : text;
+    return el("div", { class: "view-head" }, el("h1", { class: "title" }, "Base → tuned"), el("span", { class: "sub" }, `what became of each head, in weight space and on the text “${words}”`));
   }
 
   chooser() {
     const { world } = this.app;
-    const ready = world.facts.models.filter((one) => one.state === "ready");
-    const pick = (name) => el("label", {}, name, el("select", { class: "field", on: { change: (event) => this.app.go({ [name]: event.target.value, row: "" }) } }, ready.map((one) => el("option", { value: one.id, selected: one.id === this.pair[name] }, modelName(one.name)))));
-    const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || this.job?.state === "running", on: { click: () => this.start() } }, this.result ? "Compare again" : "Compare");
+    const base = world.model(this.pair.base);
+    const others = base ? this.models.filter((one) => one !== base || one.id === this.pair.tuned) : [];
+    const order = (one) => ({ true: 0, null: 1, false: 2 })[fits(base, one)];
+    const listed = { base: this.models, tuned: others.sort((a, b) => order(a) - order(b)) };
+    const words = (name, one) => `${modelName(one.name)}${name === "tuned" && fits(base, one) === false ? " · another architecture" : one.state === "waiting" ? " · not open yet" : ""}`;
+    const changed = (name, value) => this.app.go({ ...this.pair, ...(name === "base" ? { tuned: "" } : {}), [name]: value, row: "" });
+    const pick = (name) => el("label", {}, name, el("select", { class: "field", on: { change: (event) => changed(name, event.target.value) } }, this.pair[name] ? null : el("option", { value: "", selected: true }, "none fits"), listed[name].map((one) => el("option", { value: one.id, selected: one.id === this.pair[name] }, words(name, one)))));
+    const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || Boolean(this.unfit) || this.job?.state === "running", on: { click: () => this.start() } }, this.result ? "Compare again" : "Compare");
     return el("div", { class: "bar" }, pick("base"), pick("tuned"), start, world.mayWrite ? null : el("span", { class: "sub" }, CANNOT_WRITE));
   }
 
@@ -137,7 +186,7 @@ class CompareView {
     const list = [];
     for (let layer = 0; layer < result.layers; layer++)
       for (let head = 0; head < result.heads; head++) if (result.verdict[layer]?.[head]) list.push({ layer, head, verdict: result.verdict[layer][head], change: changeOf(result, layer, head) });
-    return list.sort((a, b) => (b.verdict !== "unchanged") - (a.verdict !== "unchanged") || b.change - a.change);
+    return list.sort((a, b) => b.change - a.change);
   }
 
   found(result) {
@@ -149,7 +198,7 @@ class CompareView {
     const choices = [["all", `all ${all.length}`], ...Object.entries(counts).map(([name, count]) => [name, `${name} ${count}`])];
     return [
       el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Where it changed"), rampBar(this.app.theme, { of: SCALES.sqrt, words: ["how far from as it was, √"] })), el("div", { class: "where" }, this.map(result, all), this.rules(result, counts))),
-      el("div", { class: "bar after" }, segmented("verdict", choices, counts[verdict] ? verdict : "all", (one) => this.app.go({ verdict: one, row: "" }, { quietly: true })), el("span", { class: "sub" }, "ranked by change")),
+      el("div", { class: "bar after" }, segmented("verdict", choices, counts[verdict] ? verdict : "all", (one) => this.app.go({ verdict: one, row: "" }, { quietly: true })), el("span", { class: "sub" }, "ordered by change")),
       this.list(result, shown),
       result.notes?.map((note) => el("p", { class: "note" }, note)),
     ];
@@ -198,12 +247,13 @@ class CompareView {
         "tr",
         { class: one.layer === chosen?.layer && one.head === chosen?.head ? "on" : "", data: { row: headName(one.layer, one.head) }, on: { click: () => this.app.go({ row: headName(one.layer, one.head) }, { quietly: true }) } },
         el("th", { scope: "row" }, el("button", { class: "plain", type: "button" }, el("b", {}, headName(one.layer, one.head)))),
-        el("td", { class: "left" }, chip(one.verdict)),
+        el("td", { class: "left" }, chip(one.verdict, meaning(result, one))),
+        el("td", {}, fixed(one.change, 3)),
         columns.map((name) => el("td", {}, barOf(name, result.variables[name].values[one.layer][one.head]), valueOf(name, result.variables[name].values[one.layer][one.head]))),
       ),
     );
     const head = columns.map((name) => el("th", { scope: "col", data: { tip: result.variables[name].statement } }, title(name), mark("estimate", `${result.variables[name].statement}\n${HOW}`, { focus: false })));
-    const table = el("table", { class: "compared" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "head"), el("th", { scope: "col", class: "left" }, "verdict"), head)), el("tbody", {}, rows));
+    const table = el("table", { class: "compared" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "head"), el("th", { scope: "col", class: "left" }, "verdict"), el("th", { scope: "col", "aria-sort": "descending", data: { tip: CHANGE } }, "change"), head)), el("tbody", {}, rows));
     table.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       const at = rows.indexOf(event.target.closest("tr"));
@@ -230,8 +280,8 @@ class CompareView {
     const trouble = el("div");
     fill(
       this.rail,
-      el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(one.layer, one.head)), chip(one.verdict)),
-      el("p", { class: "quiet" }, sentence(MEANINGS[one.verdict] ?? ""), result.evidence?.[one.layer]?.[one.head] ? ` (${result.evidence[one.layer][one.head]})` : "", "."),
+      el("div", { class: "chosen-head" }, el("h2", { class: "title" }, headName(one.layer, one.head)), chip(one.verdict, meaning(result, one))),
+      el("p", { class: "quiet" }, sentence(meaning(result, one)), result.evidence?.[one.layer]?.[one.head] ? ` (${result.evidence[one.layer][one.head]})` : "", "."),
       (this.three = el("div", { class: "three" }, figures)),
       trouble,
       rampBar(this.app.theme, { low: "less", high: "more weight", kind: "diverging" }),
@@ -244,15 +294,18 @@ class CompareView {
   /** Gain against how far the pattern has turned; the bars of the verdicts dashed. */
   scatter(result, chosen) {
     const [width, height, left, bottom] = [296, 180, 34, 30];
-    const points = this.heads(result).map((one) => ({ ...one, gain: result.variables.gain?.values[one.layer][one.head], turned: 1 - result.variables.qk?.values[one.layer][one.head] })).filter((one) => one.gain > 0 && Number.isFinite(one.turned));
-    const across = scaleLog().base(2).domain([Math.min(0.5, ...points.map((one) => one.gain)), Math.max(2, ...points.map((one) => one.gain))]).range([left, width - 12]);
+    const points = this.heads(result).map((one) => ({ ...one, gain: result.variables.gain?.values[one.layer][one.head], turned: 1 - result.variables.qk?.values[one.layer][one.head] })).filter((one) => one.gain >= 0 && Number.isFinite(one.turned));
+    const [silent, gains] = [points.some((one) => one.gain < SILENT), points.map((one) => one.gain).filter((gain) => gain >= SILENT)];
+    const log = scaleLog().base(2).domain([Math.min(0.5, ...gains), Math.max(2, ...gains)]).range([silent ? left + 32 : left, width - 12]);
+    const across = (gain) => (gain < SILENT ? left + 8 : log(gain)); // what says nothing has a place of its own, left of the scale
     const rise = scaleLinear().domain([0, Math.max(0.2, ...points.map((one) => one.turned))]).nice().range([height - bottom, 22]);
     const limits = ["muted", "amplified"].map((name) => result.thresholds[name]).filter(Boolean);
     return svg(
       "svg",
       { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "all heads: gain through W_O against one minus the cosine of QK" },
       rise.ticks(4).map((tick) => [svg("path", { class: "tick", d: `M${left} ${rise(tick)}H${width - 12}` }), svg("text", { x: left - 6, y: rise(tick) + 4, "text-anchor": "end" }, String(tick))]),
-      across.ticks(4).map((tick) => svg("text", { x: across(tick), y: height - bottom + 14, "text-anchor": "middle" }, tick < 1 ? `1/${Math.round(1 / tick)}` : String(Math.round(tick)))),
+      silent ? svg("text", { x: across(0), y: height - bottom + 14, "text-anchor": "middle" }, "0") : null,
+      log.ticks(4).map((tick) => svg("text", { x: across(tick), y: height - bottom + 14, "text-anchor": "middle" }, tick < 1 ? `1/${Math.round(1 / tick)}` : String(Math.round(tick)))),
       limits.map((limit) => svg("path", { class: "limit-line", d: `M${across(limit)} 22V${height - bottom}` })),
       points.map((one) => (one.verdict === "unchanged" ? svg("circle", { class: "still", cx: across(one.gain), cy: rise(one.turned), r: 1.8 }) : svg("g", { class: `verdict-icon${one.layer === chosen.layer && one.head === chosen.head ? " on" : ""}`, transform: `translate(${across(one.gain) - 6},${rise(one.turned) - 6})` }, svg("rect", { class: "under-icon", x: -2, y: -2, width: 16, height: 16, rx: 3 }), svg("path", { d: SHAPES[one.verdict] ?? SHAPES.unchanged })))),
       svg("text", { x: 0, y: 8 }, "↑ 1 − cosine of QK"),
@@ -264,9 +317,9 @@ class CompareView {
   async maps(one, canvases, trouble) {
     const { world, theme } = this.app;
     const { base, tuned } = this.pair;
+    const text = this.result?.text ?? this.app.chosenText();
     const key = (this.mapsOf = `${base} ${tuned} ${one.layer} ${one.head}`);
     try {
-      const text = this.app.chosenText();
       const both = [];
       for (const model of [base, tuned]) {
         const run = await world.ask("POST", "/api/runs", { session: world.session, model, text });
@@ -286,6 +339,7 @@ class CompareView {
   }
 
   changed(what) {
+    if (what === "models" && this.awaited && this.awaited === `${this.pair.base} ${this.pair.tuned}` && ["base", "tuned"].every((name) => this.app.world.model(this.pair[name])?.state === "ready")) return void this.start();
     if (what === "models" && !this.result) this.begin();
     if (["job", "compared", "theme"].includes(what)) this.draw();
   }

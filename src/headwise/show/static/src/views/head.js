@@ -55,10 +55,13 @@ class HeadView {
     if (!world.part) {
       const failure = world.errors.get("state") ?? world.errors.get("run");
       fill(this.title);
+      fill(this.known);
       fill(this.around);
       fill(this.red, el("div", { class: "team attacks" }, "Red team ", el("span", {}, "change it, watch what moves")));
       const none = app.nothing();
-      return void fill(this.body, failure ? failureNote(failure) : none ? el("p", { class: "note" }, none) : waiting("reading the text"));
+      const chosen = world.model(app.chosenModel());
+      const opening = chosen?.state === "failed" ? failureNote({ message: chosen.reason }, `${chosen.name} could not be opened.`) : waiting(chosen && chosen.state !== "ready" ? `opening ${chosen.name}` : "reading the text");
+      return void fill(this.body, failure ? failureNote(failure) : none ? el("p", { class: "note" }, none) : opening);
     }
     this.named();
     this.left();
@@ -265,7 +268,7 @@ class HeadView {
         "div",
         { class: "pair after" },
         el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Reads"), el("span", { class: "sub" }, group > 1 ? `kv ${kv}: one K and V for ${group} heads` : "its own K and V")), reads),
-        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Writes through ", wo()), el("span", { class: "sub" }, `share of layer ${layer} `, runMark(world, "writes", layer))), writes),
+        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Writes through ", wo()), el("span", { class: "sub" }, `share of layer ${layer}${world.edits?.edits.length ? ", as loaded" : ""} `, runMark(world, "writes", layer))), writes),
       ),
     );
   }
@@ -332,8 +335,8 @@ class HeadView {
   changed(what) {
     const { world } = this.app;
     if (what === "theme") return world.part && this.refresh();
-    if (what === "run" || what === "models" || what === "reading" || !world.part) return what === "run" || !this.shownOf ? this.refresh() : undefined;
-    if (what === "edits") return void (this.named(), this.edits?.draw(), this.panel?.refresh());
+    if (what === "run" || what === "models" || what === "reading" || !world.part) return what === "run" || !world.part || !this.shownOf ? this.refresh() : undefined;
+    if (what === "edits") return void (this.named(), this.left(), this.beneath(), this.edits?.draw(), this.panel?.refresh());
     if (what === "thumbs" || what === "writes") this.beneath();
     if (["grid", "writes", "proof", "roles", "importance"].includes(what)) {
       this.named();

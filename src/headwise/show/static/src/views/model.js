@@ -5,6 +5,7 @@ import { counted, headName, scientific } from "../format.js";
 import { gauge, mark, markOf } from "../marks.js";
 import { blocks } from "../parts/blocks.js";
 import { editList, CANNOT_WRITE } from "../parts/edits.js";
+import { MEASURED, effectLines } from "../parts/effect.js";
 import { finder } from "../parts/find.js";
 import { Grid, barsOf } from "../parts/grid.js";
 import { isSigned, measuresOf, reach, scaleWord, titleOf, valueText } from "../parts/measures.js";
@@ -152,7 +153,7 @@ class ModelView {
     const asked = [["importance", "importance"]].filter(([name]) => world.can(name) && !world.importance && world.mayWrite);
     const colours = [["map", "attention map"], ["role", "role"], ...measures.map((one) => [one.name, titleOf(one.name)]), ...asked];
     const orders = [["layer", "by layer"], ...measures.map((one) => [one.name, `most ${titleOf(one.name)}`]), ...measures.map((one) => [`-${one.name}`, `least ${titleOf(one.name)}`])];
-    const find = el("input", { class: "field wide", type: "search", placeholder: `find: ${this.mayCast ? "induction" : "sink"}  3.1  L1-4  entropy<1`, value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }), keydown: (event) => (event.key === "Escape" ? find.blur() : event.key === "Enter" && this.entered()) } });
+    const find = el("input", { class: "field wide", type: "search", placeholder: `find: ${this.mayCast ? "induction" : "sink"}  3.1  entropy<1`, value: state.find, "aria-label": "find heads", data: { find: "" }, on: { input: (event) => this.app.go({ find: event.target.value }, { quietly: true }), keydown: (event) => (event.key === "Escape" ? find.blur() : event.key === "Enter" && this.entered()) } });
     this.work();
     if (document.activeElement?.dataset?.find === "") return;
     const parts = world.run.parts.length > 1 ? select("part", "part", world.run.parts.map((one) => [one.name, one.name])) : null;
@@ -299,8 +300,26 @@ class ModelView {
 
   result() {
     const { world } = this.app;
-    fill(this.slots.outputSub, `${outputTitle(world.run.output.kind)}, as loaded`);
+    const { kind } = world.run.output;
+    const edited = world.edits?.edits.length ?? 0;
+    this.effectOf = edited ? `${world.run.id} ${JSON.stringify(world.edits.edits)}` : null;
+    if (edited) return void this.effect(kind, edited);
+    fill(this.slots.outputSub, `${outputTitle(kind)}, as loaded`);
     fill(this.slots.output, output(world.run, () => runMark(world, "model", null, { focus: false })));
+  }
+
+  /** The output of the model with the edits that there are, beside the output as loaded. */
+  async effect(kind, edited) {
+    const { world } = this.app;
+    const { effectOf } = this;
+    fill(this.slots.outputSub, `${outputTitle(kind)} with ${counted(edited, "edit")} · tick: as loaded. Maps and numbers above are of the model as loaded.`);
+    if (!this.slots.output.querySelector("[data-effect]")) fill(this.slots.output, waiting("running the edited model"));
+    try {
+      const found = await world.effect();
+      if (this.effectOf === effectOf) fill(this.slots.output, effectLines(world, found, () => mark("equal", MEASURED, { focus: false }), { one: false }));
+    } catch (failure) {
+      if (this.effectOf === effectOf) fill(this.slots.output, failureNote(failure));
+    }
   }
 
   // Blue
@@ -383,7 +402,7 @@ class ModelView {
     if (what === "grid" || what === "writes" || what === "importance" || what === "roles") return void this.refresh();
     if (what === "thumbs") return void (this.grid.soon(), this.rampLine(), this.chosen());
     if (what === "proof") return void (this.proof(), this.grid.soon(), this.writes(), this.result(), this.chosen());
-    if (what === "edits") return void (this.grid.soon(), this.chosen());
+    if (what === "edits") return void (this.grid.soon(), this.result(), this.chosen());
     if (what === "job" && world.part) {
       this.work();
       if (detail.kind === "roles") this.heads();

@@ -1,0 +1,15 @@
+/** Edits as an address holds them: `silence:18.6,scale:3.2:0.5`; of another part than the first `scale:decoder.cross/1.2:0.5`. */
+
+const ONE = /^(?:silence|scale):(?:(.+)\/)?(\d+)\.(\d+)(?::(\d*\.?\d+))?$/;
+
+/** @param first the part that is meant where none is named */
+export const spell = (edits, first) => edits.map(({ part, layer, head, scale }) => `${scale === 0 ? "silence" : "scale"}:${part === first ? "" : `${part}/`}${layer}.${head}${scale === 0 ? "" : `:${scale}`}`).join(",");
+
+/** The edits that an address tells; what makes no sense is left out. */
+export function readEdits(told, first) {
+  return told.split(",").flatMap((word) => {
+    const [all, part, layer, head, scale] = ONE.exec(word) ?? [];
+    if (!all || all.startsWith("scale") !== (scale !== undefined)) return [];
+    return [{ part: part ?? first, layer: +layer, head: +head, scale: +(scale ?? 0) }];
+  });
+}
