@@ -64,8 +64,10 @@ def commands_page() -> str:
 
 
 def _argument(parameter) -> str:
-    words = f"`{parameter.name.upper()}`" if parameter.param_type_name == "argument" else f"`{parameter.opts[0]}`"
-    default = "" if parameter.default in (None, False) or parameter.required else f" Default: `{parameter.default}`."
+    both = [*parameter.opts[:1], *parameter.secondary_opts[:1]]
+    words = f"`{parameter.name.upper()}`" if parameter.param_type_name == "argument" else " / ".join(f"`{one}`" for one in both)
+    given = parameter.opts[0] if parameter.default is True else parameter.default
+    default = "" if parameter.default in (None, False) or parameter.required else f" Default: `{given}`."
     return f"| {words} | {parameter.help}{default} |"
 
 

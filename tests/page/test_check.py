@@ -21,7 +21,8 @@ FAILURE = {
     "right": [[1.0, 1.5]],
     "where": [0, 1],
     "times_allowed": 9.0,
-    "smallest": "B 1 · H 1 · T 1 · S 2, causal",
+    "smallest": "With one key less the law holds.",
+    "call": {"input": "B 1 · H 1 · T 1 · S 2   scale=-1.0", "called": "in training", "query": "[[[[1, -2]]]]"},
     "looks_like": {"attack": "triangle_sits_in_the_other_corner", "lie": "…", "threads": ["pytorch/pytorch#1"]},
     "also": [],
     "test": "def test_it(): ...",
@@ -64,14 +65,23 @@ def test_a_failure_teaches(answered, tiny):
     for told in (
         "hidden keys do not matter",
         "A hidden key was seen.",
-        "B 1 · H 1 · T 1 · S 2, causal",
+        "B 1 · H 1 · T 1 · S 2 scale=−1.0 in training query [[[[1, −2]]]] With one key less the law holds.",
         "looks like triangle sits in the other corner",
         "pytorch/pytorch#1",
     ):
         assert told in " ".join(card.split())
     assert page.locator(".failure .values .wrong").all_inner_texts() == ["2.5"] and page.locator(".failure .values .right").all_inner_texts() == ["1.5"]
     assert page.locator(".report .chip.falls").first.inner_text() == "1 of 3 fall"
+    assert not page.locator(".badge").is_visible(), "what holds of a run would stand beside what falls of this"
     assert audited(page) == []
+
+
+def test_the_kill_matrix_begins_at_its_first_row(page, tiny):
+    opened(page, tiny, "check")
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.querySelector('.kill-scroll').scrollTop") == 0
+    opened(page, tiny, "check;row=tie_heads")
+    wait(page, "document.querySelector('.kill-scroll').scrollTop > 0")
 
 
 def test_a_row_of_the_kill_matrix_tells_who_caught_it(page, tiny):

@@ -34,7 +34,7 @@ CARDS = {
     "output_loses": Card(
         "cut", "W_O keeps all.", {"kept": Number(0.999, unit="share"), "rank": Number(7.0, unit="heads")}, POINTS, texts=16, tokens=768, measure="next"
     ),
-    "equal_say": Card("kept", "They have.", {"tiny": Number(1.5e-7, low=1e-7, high=2e-7)}, BARS, texts=16, tokens=768, measure="kl"),
+    "equal_say": Card("kept", "They have, from -0.057 to W-1.", {"tiny": Number(1.5e-7, low=1e-7, high=2e-7)}, BARS, texts=16, tokens=768, measure="kl"),
     "specialise": Card("can't tell", "This cannot be measured on this model: it reads no text."),
 }
 FACTS = ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")
@@ -85,6 +85,8 @@ def test_a_card_says_what_was_found_and_by_which_numbers(shown):
     assert card(page, "more_heads").locator("ins").inner_text() == "Better up to a point."
     assert page.locator("del").all_inner_texts() == ["WO loses information."]
     assert all(one.locator(".verdict svg path").count() == 1 for one in page.locator(".card").all()), "a verdict has a shape, not a colour alone"
+    assert card(page, "equal_say").locator(".found").inner_text() == "They have, from −0.057 to W-1."
+    assert page.locator(".view-head .sub").inner_text() == f"4 of {len(known())} measured, 3 on llama as loaded, 1 on small models trained for the claim"
     link = card(page, "more_heads").locator(".source a")
     assert link.get_attribute("href") == known()["more_heads"].address and link.get_attribute("rel") == "noreferrer"
     measured = card(page, "output_loses").locator(".source .mark")

@@ -7,6 +7,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from headwise import __version__
+from headwise.show.server import imports
 from headwise.show.server.answers import said
 from headwise.show.server.desk import Desk, abilities
 from headwise.show.server.guard import BODY_BYTES
@@ -101,6 +102,7 @@ class About:
 
 
 def _playable() -> list[dict[str, str]]:
+    imports.transformers()
     from headwise.show.server.playing import playable
 
     return playable()
@@ -116,6 +118,7 @@ def _peers() -> list[dict[str, Any]]:
     """Every attention of the field that is known by name, and whether its package is there."""
     from importlib.util import find_spec
 
+    imports.transformers()
     from headwise.subjects.find import peers
 
     return [

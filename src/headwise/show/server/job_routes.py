@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headwise.show.server import imports
 from headwise.show.server.about import OURS
 from headwise.show.server.answers import Denied, body_of, said
 from headwise.show.server.desk import Desk, abilities
@@ -148,6 +149,7 @@ class JobRoutes:
 
 def _playable() -> list[str]:
     """Roles that a job can ask for by name; the first time this imports much."""
+    imports.transformers()
     from headwise.show.server.playing import playable
 
     return [one["name"] for one in playable()]
@@ -155,6 +157,7 @@ def _playable() -> list[str]:
 
 def _peers() -> list[str]:
     """Attentions that are known by name; the first time this imports much."""
+    imports.transformers()
     from headwise.subjects.find import peers
 
     return list(peers())

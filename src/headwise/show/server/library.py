@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
+from headwise.show.server import imports
 from headwise.show.server.answers import Denied
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Library:
         return self.shelf[id]
 
     def _open(self, found: Shelved) -> None:
+        imports.transformers()
         from headwise.models.open import open_model
 
         try:

@@ -9,9 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwise.errors import HeadwiseError
+
+if TYPE_CHECKING:
+    from headwise.subjects.report import Failure
 
 TIMEOUT = 30.0  # seconds that one call of a subject may take
 Tell = Callable[..., None]
@@ -39,7 +42,18 @@ def check(asked: dict[str, Any], tell: Tell) -> Any:
     from headwise.subjects.check import check as run
 
     sys.path.insert(0, "")  # a subject that was named at start may be a module of the folder that the server was started in
-    return run(asked["subject"], level=asked["level"], timeout=TIMEOUT, told=lambda doing: tell(doing=doing)).to_plain()
+    report = run(asked["subject"], level=asked["level"], timeout=TIMEOUT, told=lambda doing: tell(doing=doing))
+    plain = report.to_plain()
+    return {**plain, "failures": [{**told, "call": call(failure)} for told, failure in zip(plain["failures"], report.failures, strict=True)]}
+
+
+def call(failure: "Failure") -> dict[str, str]:
+    """What the subject was called with, in words: sizes and options, how, and every tensor that is short enough to be read."""
+    from headwise.subjects.telling import asked, sizes, tensors
+
+    found = failure.finding
+    told = {"input": sizes(found.problem), "called": asked(found.how), **tensors(found.problem)}
+    return {name: words for name, words in told.items() if words}
 
 
 def kills(asked: dict[str, Any], tell: Tell) -> Any:

@@ -262,6 +262,7 @@ export class App {
     const holds = CODES.filter((code) => states[code] === "holds");
     const besides = [...part.map((code) => `${code} in part`), ...vacuous.map((code) => `${code} vacuous`)].join(", ");
     const words = states.waiting ?? (fallen.length ? `${fallen.join(", ")} ${fallen.length > 1 ? "fall" : "falls"}` : besides ? `${holds.length} hold, ${besides}` : `${holds.length} of 5 hold`);
+    this.badge.hidden = ["check", "compare", "claims"].includes(this.state.view); // what it says is of a run or of the moves, and these show neither
     this.badge.className = `badge${fallen.length ? " falls" : ""}${states.waiting ? " waits" : ""}`;
     this.badge.dataset.tip = this.view?.states ? "The witness recomputes the five moves by another route. One square a move." : "The five moves, judged on this run. One square a move.";
     const squares = CODES.map((code) => el("i", { class: states[code] ?? "waits" }, states[code] === "falls" ? sign("fails") : null));

@@ -24,8 +24,8 @@ export function verdict(name) {
   return el("p", { class: "verdict" }, svg("svg", { width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true" }, svg("path", { d: path })), title);
 }
 
-/** Text in which W_O is written as people write it. */
-export const spelt = (text) => text.split("W_O").flatMap((part, at) => (at ? [wo(), part] : [part]));
+/** Text in which W_O and what is below zero are written as people write them. */
+export const spelt = (text) => text.replaceAll(/(?<![\w.])-(?=\d)/g, "−").split("W_O").flatMap((part, at) => (at ? [wo(), part] : [part]));
 
 /** An element, with `busy` to say that it is being measured, or no longer.
  * @param options model: its name; live: where the page shows it, {title, go}; measure: what the button does; may: whether it can be pressed */

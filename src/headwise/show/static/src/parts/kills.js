@@ -28,7 +28,7 @@ export class KillMatrix {
       el("p", { class: "key" }, el("i", { class: "killed" }, sign("fails")), " falls: caught", el("i", { class: "killed only" }, sign("fails")), " the only one that catches it", el("i", { class: "held-dot" }), " holds", el("span", { class: "quiet" }, "blank: says nothing about it")),
     );
     this.choose(app.state.row);
-    requestAnimationFrame(() => this.see());
+    if (app.state.row) requestAnimationFrame(() => this.see());
   }
 
   /** The chosen row into what is seen of the table; the page itself stays where it is. */

@@ -130,13 +130,21 @@ function failureCard(failure) {
     el(
       "div",
       { class: "evidence" },
-      el("div", { class: "grow" }, el("span", { class: "sub" }, "smallest failing input"), el("div", { class: "mono problem" }, failure.smallest || failure.problem), failure.how ? el("div", { class: "sub mono" }, failure.how) : null),
+      el("div", { class: "grow" }, el("span", { class: "sub" }, "smallest failing input"), called(failure)),
       values("got", failure.got, failure.right, "wrong"),
       values("right", failure.right, failure.got, "right"),
     ),
     like?.threads?.length ? el("p", { class: "sub" }, "The like happened in ", like.threads.join(", ")) : null,
     failure.test ? el("details", { class: "sub" }, el("summary", {}, "as a test"), el("pre", { class: "mono", tabindex: 0 }, failure.test)) : null,
   );
+}
+
+/** The call: sizes and options, how it was made, each tensor; and why there is no smaller one. */
+function called({ call, smallest, problem }) {
+  if (!call) return el("div", { class: "mono problem" }, problem);
+  const { input, called: how, ...tensors } = call;
+  const line = (name, words) => el("div", {}, el("span", { class: "quiet" }, `${name} `), words.replaceAll(/(?<![\w.])-(?=\d)/g, "−"));
+  return [el("div", { class: "mono problem" }, el("div", {}, input.replaceAll(/(?<![\w.])-(?=\d)/g, "−")), how ? el("div", {}, how) : null, Object.entries(tensors).map(([name, words]) => line(name, words))), smallest ? el("div", { class: "sub" }, smallest) : null];
 }
 
 const MOST = 24;

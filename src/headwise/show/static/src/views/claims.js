@@ -105,7 +105,10 @@ class ClaimsView {
   header() {
     const { list } = this;
     const told = list.filter((one) => one.card);
-    const sub = told.length ? `${told.length} of ${list.length} measured, on ${this.name} as loaded` : `none measured on ${this.name} yet`;
+    const here = told.filter((one) => one.about_model).length;
+    const trained = told.length - here;
+    const on = [here ? `${trained ? `${here} ` : ""}on ${this.name} as loaded` : null, trained ? `${here ? `${trained} ` : ""}on small models trained for the claim` : null].filter(Boolean).join(", ");
+    const sub = told.length ? `${told.length} of ${list.length} measured, ${on}${here ? "" : `; none on ${this.name} yet`}` : `none measured on ${this.name} yet`;
     this.heading(list.map(verdictOf), sub);
   }
 

@@ -163,7 +163,7 @@ function red(app, { data }, h, attack) {
         class: "attack",
         type: "button",
         "aria-pressed": String(pressed),
-        data: { attack: one.name, keep: `attack-${one.name}`, tip: one.seen_in ? `Seen in ${one.seen_in}` : effect },
+        data: { attack: one.name, keep: `attack-${one.name}`, ...(one.seen_in ? { tip: `Seen in ${one.seen_in}` } : {}) },
         on: { click: () => app.go({ attack: pressed ? "" : one.name, pin: "" }) },
       },
       el("b", {}, title[0].toUpperCase() + title.slice(1)),
