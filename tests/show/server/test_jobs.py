@@ -113,3 +113,18 @@ def test_a_part_of_importance_must_be_the_run_s(page):
     id = page.read()["id"]
     answer = page.post("/api/jobs", session=page.session, kind="importance", run=id, part="cross")
     assert answer.status_code == 400 and "part must be one of the run's, got 'cross'" in answer.text
+
+
+def test_a_failure_is_told_with_the_call_that_failed(tmp_path, monkeypatch):
+    import headwise as hw
+    from headwise.show.server.worker import call
+
+    def loses_the_sign(query, key, value, scale=None):
+        import torch
+
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=None if scale is None else abs(scale))
+
+    report = hw.check(loses_the_sign)
+    told = {one.law: call(one) for one in report.failures}["any_real_scale"]
+    assert told["input"].endswith("scale=-1.0") and told["input"].startswith("B 1 · H 1 · G 1 · T 1 · S 2")
+    assert set(told) == {"input", "query", "key", "value"} and told["key"].startswith("[[[[")
