@@ -70,7 +70,7 @@ check: setup
 	.venv/bin/lint-imports
 	.venv/bin/pyright
 
-# Every claim on two demo models: docs/claims.md. Minutes for MiniLM, more than an hour for SmolLM2; what was measured before comes from the cache.
+# Every claim on two demo models: docs/claims.md. Four minutes for MiniLM, twenty or more for SmolLM2; what was measured before comes from the cache.
 claims: setup
 	@for model in minilm smollm2; do \
 		echo "-- every claim on demo:$$model"; start=$$(date +%s); \
