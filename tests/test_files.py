@@ -30,12 +30,9 @@ def test_what_was_there_stays_when_the_disk_is_full(tmp_path, full_disk):
     assert os.listdir(tmp_path) == ["told"]
 
 
-@pytest.mark.parametrize(
-    ("error", "write"),
-    [(ArgumentError, lambda path: write_csv(path, ["a"], [[1]])), (OSError, lambda path: write_edits([Silence(0, 1)], path))],
-)
-def test_nothing_half_written_stays(tmp_path, full_disk, error, write):
-    with pytest.raises(error, match="No space left on device"):
+@pytest.mark.parametrize("write", [lambda path: write_csv(path, ["a"], [[1]]), lambda path: write_edits([Silence(0, 1)], path)])
+def test_nothing_half_written_stays(tmp_path, full_disk, write):
+    with pytest.raises(ArgumentError, match="No space left on device"):
         write(tmp_path / "told")
     assert os.listdir(tmp_path) == []
 

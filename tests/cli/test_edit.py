@@ -37,6 +37,12 @@ def test_the_edits_are_told_proved_and_saved(capsys, checkpoint, tmp_path, monke
         torch.testing.assert_close(plain, hw.open_model(checkpoint).edit(edits).hf(ids).logits)
 
 
+def test_a_list_that_cannot_be_written_is_told_in_a_line(capsys, checkpoint, tmp_path):
+    code, _, err = edit(capsys, checkpoint, *EDITS, "--list", tmp_path / "nowhere" / "edits.json")
+    assert code == 2
+    assert "edits must go to a file that can be written" in err.replace("\n", " ")
+
+
 def test_a_list_is_applied_again(capsys, checkpoint, tmp_path):
     edit(capsys, checkpoint, *EDITS, "--list", tmp_path / "edits.json")
     code, out, _ = edit(capsys, checkpoint, "--apply", tmp_path / "edits.json", "--tie", "1", "--json")

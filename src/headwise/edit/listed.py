@@ -35,8 +35,16 @@ def plain(edits: Sequence[Edit]) -> list[dict[str, Any]]:
 
 
 def write_edits(edits: Sequence[Edit], path: str | Path, model: str = "") -> None:
-    """Write a list of edits to a file; `read_edits` reads it."""
-    write_whole(Path(path), json.dumps({"headwise": headwise.__version__, "model": model, "edits": plain(edits)}, indent=2) + "\n")
+    """Write a list of edits to a file; `read_edits` reads it.
+
+    Raises:
+        ArgumentError: the file cannot be written.
+    """
+    told = json.dumps({"headwise": headwise.__version__, "model": model, "edits": plain(edits)}, indent=2) + "\n"
+    try:
+        write_whole(Path(path), told)
+    except OSError as error:
+        raise ArgumentError(f"edits must go to a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None
 
 
 def read_edits(path: str | Path) -> list[Edit]:

@@ -95,7 +95,7 @@ def _alike(study: "Study") -> Number:
 
 
 def _curves(study: "Study") -> dict[str, Curve]:
-    """What is lost without some heads: in order of importance on one half of the texts, measured on the other."""
+    """What is lost without some heads: in order of importance on some of the texts, measured on the others."""
     order, other = _ordered(study)
     shown = other[:SHOWN_ON]
     generator = torch.Generator().manual_seed(study.seed)
