@@ -5,11 +5,13 @@ from typing import Any
 
 import torch
 
+from headwise.proof.answer import PLAINLY, How
 from headwise.proof.call_way import CallWay
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused
+from headwise.subjects.asking import asking
 from headwise.subjects.definition import DEFINITION
 from headwise.subjects.laws import law, laws
 from headwise.subjects.remote import distant
@@ -26,11 +28,13 @@ class Case:
         law: its name; "definition" for the formula itself.
         problem: the input.
         number: among the problems of the law.
+        how: the subject is asked, where the law is about its manners.
     """
 
     law: str
     problem: Problem | LayerProblem
     number: int = 0
+    how: How = PLAINLY
 
     @property
     def __name__(self) -> str:
@@ -69,7 +73,9 @@ class Case:
             raise AssertionError(f"{entry.statement} {finding.why}{'' if finding.got is None else sides}")
 
     def _law(self) -> Law:
-        return DEFINITION if self.law == "definition" or self.law in MANNERS else law(self.law)
+        if self.law in MANNERS:
+            return asking(self.how)
+        return DEFINITION if self.law == "definition" else law(self.law)
 
 
 def cases(level: Level = "quick") -> list[Case]:

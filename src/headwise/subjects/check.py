@@ -140,7 +140,7 @@ def _try(trial: Trial, name: str, law: Law, problems: Iterable[AnyProblem], kind
         trial.fallen.setdefault(name, []).append(fall)
         known = trial.falls.get(fall.kind)
         room = len([kind for kind in trial.falls if kind[0] == fall.law]) < kinds
-        if (known is None and room) or (known is not None and weight(problem) < weight(known.judged)):
+        if (known is None and room) or (known is not None and weight(fall.judged) < weight(known.judged)):
             trial.falls[fall.kind] = fall
 
 

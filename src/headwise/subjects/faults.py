@@ -9,14 +9,15 @@ from headwise.proof.fit import USUAL, fitted
 from headwise.proof.law import Law
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.subject import Refused
+from headwise.subjects.asking import asking
 from headwise.subjects.definition import DEFINITION
 from headwise.subjects.laws import laws
-from headwise.subjects.likeness import Likely, likely
+from headwise.subjects.likeness import LAWS_OF_ANY, Likely, likely
 from headwise.subjects.paste import pasted
 from headwise.subjects.progress import Progress
 from headwise.subjects.report import Failure
 from headwise.subjects.shrink import Effort, shrunk, weight
-from headwise.subjects.trial import AnyProblem, Fall, Trial, fall_of
+from headwise.subjects.trial import AnyProblem, Fall, Trial, fall_of, nan_sides
 from headwise.subjects.watch import MANNERS
 
 SEVERITIES = ("wrong", "fragile", "convention")
@@ -29,7 +30,7 @@ def failures_of(trial: Trial, name: str, effort: Effort, arguments: Mapping[str,
     each = Effort(effort.tries // max(len(falls), 1), effort.seconds / max(len(falls), 1))
     for n, fall in enumerate(sorted(falls, key=lambda fall: weight(fall.judged))):
         told(f"making a failure smaller ({n + 1} of {len(falls)})")
-        looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall))
+        looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall), [fall.judged])
         least, why = _least(trial, fall, each)
         small.append((least, why, looks_like))
     for group in _grouped(trial, small):
@@ -42,17 +43,33 @@ def failures_of(trial: Trial, name: str, effort: Effort, arguments: Mapping[str,
 
 
 def once(failures: Iterable[tuple[Trial, Failure]]) -> list[Failure]:
-    """What is seen in several views of a subject told once, with the views that it was seen in."""
-    seen: list[tuple[tuple, list[str], Failure]] = []
+    """What is seen in several views of a subject told once, with the views that it was seen in: by the same law, or on the same kind of input."""
+    seen: list[tuple[list[str], list[Failure]]] = []
     for trial, failure in failures:
-        kind, view = (failure.law, failure.severity, frozenset(failure.finding.problem.options)), trial.view
-        known = next((views for other, views, _ in seen if other == kind and view not in views), None)
+        known = next((one for one in seen if trial.view not in one[0] and _seen_before(one[1][0], failure)), None)
         if known is None:
-            seen.append((kind, [view], failure))
+            seen.append(([trial.view], [failure]))
         else:
-            known.append(view)
-    several = len({view for _, views, _ in seen for view in views}) > 1
-    return [replace(failure, seen_in=tuple(views)) if several else failure for _, views, failure in seen]
+            known[0].append(trial.view)
+            known[1].append(failure)
+    several = len({view for views, _ in seen for view in views}) > 1
+    return [_with_others(first, others, tuple(views) if several else ()) for views, (first, *others) in seen]
+
+
+def _seen_before(known: Failure, new: Failure) -> bool:
+    """A law that falls in another view of the same subject; or any law, where an attention and its layer go wrong on the same words in the same way."""
+    one, other = known.finding, new.finding
+    if (known.severity, frozenset(one.problem.options)) != (new.severity, frozenset(other.problem.options)):
+        return False
+    if known.law == new.law:
+        return True
+    apart = type(one.problem) is not type(other.problem)
+    return apart and not {known.law, new.law} & set(MANNERS) and one.how.weights == other.how.weights and nan_sides(one) == nan_sides(other)
+
+
+def _with_others(first: Failure, others: list[Failure], views: tuple[str, ...]) -> Failure:
+    laws_of_others = {law for other in others for law in (other.law, *other.also)} - {first.law}
+    return replace(first, seen_in=views, also=tuple(sorted(laws_of_others.union(first.also))))
 
 
 def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:
@@ -82,7 +99,7 @@ def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:
 
 
 def _law_of(fall: Fall) -> Law:
-    return laws().get(fall.law, DEFINITION)
+    return asking(fall.finding.how) if fall.law in MANNERS else laws().get(fall.law, DEFINITION)
 
 
 def _signature(how: How) -> tuple:
@@ -97,14 +114,19 @@ def _parts(problem: AnyProblem) -> str:
 
 
 def _grouped(trial: Trial, small: list[tuple[Fall, str, Likely | None]]) -> list[list[tuple[Fall, str, Likely | None]]]:
-    """Falls that are one fault, the most telling first: the same attack tells them, or the law of one falls on the input of the other too."""
+    """Falls that are one fault, the most telling first: the same attack tells them, or the law of one falls on the input of the other too.
+
+    The plainer of two inputs tells more than an attack that is like the other.
+    """
     groups: list[list[tuple[Fall, str, Likely | None]]] = []
     for one in sorted(small, key=lambda one: (SEVERITIES.index(one[0].finding.severity), one[0].law == "definition", one[2] is None, weight(one[0].judged))):
         mine = next((group for group in groups if _one_fault(trial, group[0], one)), None)
-        if mine is None:
-            groups.append([one])
-        else:
+        if mine is not None:
             mine.append(one)
+            continue
+        more = [group for group in groups if one[2] is None and one[0].finding.severity == group[0][0].finding.severity and _one_fault(trial, one, group[0])]
+        groups = [group for group in groups if group not in more]
+        groups.append([one, *(other for group in more for other in group)])
     return groups
 
 
@@ -116,8 +138,8 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
         return True
     if _dead(trial, before) and _dead(trial, fall):
         return fall.nan == before.nan
-    if attack is not None and other is not None:
-        return False
+    if attack is not None and other is not None and not {before.law, fall.law} & LAWS_OF_ANY:
+        return False  # every fault makes a law of any fall, and on few problems: what it is like says little
     if (fall.nan != before.nan and None not in (fall.nan, before.nan)) or not set(before.judged.options) <= set(fall.judged.options):
         return False
     extra = set(fall.judged.options) - set(before.judged.options)

@@ -22,43 +22,56 @@ def torch_of(function: Callable[..., Any], tensors: Mapping[str, Tensor | None],
         settings: what is no array; each set of them is compiled once a shape.
     """
     given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    return _Bridge.apply(_compiled(function, tuple(given), tuple(sorted(settings.items()))), *given.values())
+    places = tuple(n for n, tensor in enumerate(given.values()) if tensor.is_floating_point())
+    return _Bridge.apply(*_compiled(function, tuple(given), places, tuple(sorted(settings.items()))), places, *given.values())
+
+
+# Every shape is compiled anew and run a few times: a seventh of the time goes into a compilation that looks for no speed.
+PLAINLY = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_parallel_codegen_split_count": 1,
+    "xla_cpu_use_fusion_emitters": False,
+}
 
 
 @lru_cache(maxsize=256)
-def _compiled(function: Callable[..., Any], names: tuple[str, ...], settings: tuple[tuple[str, Hashable], ...]) -> Callable[..., Any]:
+def _compiled(
+    function: Callable[..., Any], names: tuple[str, ...], places: tuple[int, ...], settings: tuple[tuple[str, Hashable], ...]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The function of arrays in this order, and its gradient at these places: (arrays, slopes) → slopes."""
     import jax
 
-    return jax.jit(lambda *arrays: function(**dict(zip(names, arrays, strict=True)), **dict(settings)))
+    def forward(*arrays: Any) -> Any:
+        return function(**dict(zip(names, arrays, strict=True)), **dict(settings))
+
+    def backward(arrays: list[Any], slopes: Any) -> Any:
+        return jax.vjp(_of_some(forward, arrays, places), *(arrays[n] for n in places))[1](slopes)
+
+    return jax.jit(forward, compiler_options=PLAINLY), jax.jit(backward, compiler_options=PLAINLY)
 
 
 class _Bridge(torch.autograd.Function):
-    """Keeps what `jax.vjp` gave for the way back."""
+    """Keeps the arrays for the way back, on which jax runs the function once more."""
 
     @staticmethod
-    def forward(context: Any, function: Callable[..., Any], *tensors: Tensor) -> Any:
-        import jax
-
-        context.with_slope = [n for n, tensor in enumerate(tensors) if tensor.is_floating_point()]
+    def forward(context: Any, function: Callable[..., Any], back: Callable[..., Any], places: tuple[int, ...], *tensors: Tensor) -> Any:
         with precision(tensors):
-            arrays = [to_jax(tensor) for tensor in tensors]
-            if any(context.needs_input_grad):
-                found, context.back = jax.vjp(_of_some(function, arrays, context.with_slope), *(arrays[n] for n in context.with_slope))
-            else:
-                found = function(*arrays)
+            context.arrays, context.back, context.places = [to_jax(tensor) for tensor in tensors], back, places
+            found = function(*context.arrays)
             return tuple(map(to_torch, found)) if isinstance(found, tuple) else to_torch(found)
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
-        found: list[Tensor | None] = [None] * (len(context.needs_input_grad) - 1)
+        found: list[Tensor | None] = [None] * len(context.arrays)
         with precision(slopes):
             given = tuple(map(to_jax, slopes))
-            for n, slope in zip(context.with_slope, context.back(given if len(given) > 1 else given[0]), strict=True):
+            for n, slope in zip(context.places, context.back(context.arrays, given if len(given) > 1 else given[0]), strict=True):
                 found[n] = to_torch(slope)
-        return None, *found
+        return None, None, None, *found
 
 
-def _of_some(function: Callable[..., Any], arrays: list[Any], places: list[int]) -> Callable[..., Any]:
+def _of_some(function: Callable[..., Any], arrays: list[Any], places: tuple[int, ...]) -> Callable[..., Any]:
     """A function of the arrays at these places; the others stay as they are."""
 
     def call(*some: Any) -> Any:

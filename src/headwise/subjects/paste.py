@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from headwise.proof.answer import PLAINLY
+from headwise.proof.answer import PLAINLY, How
 from headwise.proof.finding import Finding
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
@@ -14,6 +14,7 @@ from headwise.proof.rounding import allowed
 from headwise.proof.subject import Subject
 from headwise.proof.written import written
 from headwise.subjects.call import Spelling
+from headwise.subjects.watch import MANNERS
 
 
 def pasted(name: str, law: str, statement: str, judged: Problem | LayerProblem, finding: Finding, subject: Subject, arguments: Mapping[str, Any]) -> str:
@@ -28,7 +29,7 @@ def pasted(name: str, law: str, statement: str, judged: Problem | LayerProblem, 
     title = f"test_{_word(name.rpartition(':')[2])}_{law}"
     if spelling is not None:
         return _by_call(title, statement, spelling, finding.problem, subject)
-    return _by_law(title, name, law, statement, judged, arguments)
+    return _by_law(title, name, law, statement, judged, finding.how if law in MANNERS else PLAINLY, arguments)
 
 
 def _spelled(subject: Subject, finding: Finding) -> Spelling | None:
@@ -61,11 +62,13 @@ def _by_call(title: str, statement: str, spelling: Spelling, problem: Problem, s
     return "\n".join(lines) + "\n"
 
 
-def _by_law(title: str, name: str, law: str, statement: str, judged: Problem | LayerProblem, arguments: Mapping[str, Any]) -> str:
+def _by_law(title: str, name: str, law: str, statement: str, judged: Problem | LayerProblem, how: How, arguments: Mapping[str, Any]) -> str:
     kind = type(judged)
     imports = {f"from {kind.__module__} import {kind.__name__}"}
     if isinstance(judged, LayerProblem):
         imports |= {f"from {type(part).__module__} import {type(part).__name__}" for part in (judged.learned, judged.position)}
+    said = "" if written(how) == written(PLAINLY) else f", how={written(how)}"
+    imports |= {"from headwise.proof.answer import How"} if said else set()
     given = "".join(f", {key}={value!r}" for key, value in arguments.items())
     lines = [
         "import torch",
@@ -77,7 +80,7 @@ def _by_law(title: str, name: str, law: str, statement: str, judged: Problem | L
         f"def {title}():",
         f'    """{statement}"""',
         f"    problem = {judged!r}",
-        f"    hw.Case({law!r}, problem).holds({name!r}{given})",
+        f"    hw.Case({law!r}, problem{said}).holds({name!r}{given})",
     ]
     return "\n".join(lines) + "\n"
 

@@ -21,7 +21,7 @@ from headwise.proof.conventions import Conventions
 from headwise.proof.oracle import seen
 from headwise.proof.problem import Problem
 from headwise.proof.subject import ABILITIES, Refused
-from headwise.subjects.call import CallSubject
+from headwise.subjects.call import DTYPES, CallSubject
 
 SMALL = {"vocab_size": 5, "num_hidden_layers": 1, "intermediate_size": 16, "max_position_embeddings": 256}
 
@@ -36,6 +36,7 @@ class Kind:
         config: further settings, by the problem.
         names: of the projections q, k, v inside, and of the output map of the layer.
         grouped: it knows fewer key heads than query heads.
+        dtypes: in which all of its layer can be computed.
     """
 
     words: frozenset[str] = frozenset()
@@ -43,6 +44,7 @@ class Kind:
     config: Callable[[Problem], Mapping[str, Any]] = lambda problem: {}
     names: tuple[str, str, str, str] = ("q_proj", "k_proj", "v_proj", "layers.0.self_attn.o_proj")
     grouped: bool = True
+    dtypes: tuple[torch.dtype, ...] = DTYPES
 
 
 def _windowed(problem: Problem) -> dict[str, Any]:
@@ -70,7 +72,7 @@ KINDS: Mapping[str, Kind] = {
     "llama": Kind(),
     "mistral": Kind(frozenset({"window"}), config=_windowed),
     "gemma2": Kind(frozenset({"window", "softcap"}), config=_capped),
-    "gpt_oss": Kind(frozenset({"window", "sink"}), config=_of_experts),
+    "gpt_oss": Kind(frozenset({"window", "sink"}), config=_of_experts, dtypes=tuple(kind for kind in DTYPES if kind != torch.float64)),
     "bert": Kind(
         layer="encoder.layer.0.attention.self",
         config=_of_bert,
@@ -137,7 +139,7 @@ def _subject(implementation: str, name: str, conventions: Conventions, lacks: fr
     kind = KINDS[name]
     known = {"causal", "mask", "scale", "dropout", *kind.words, *ABILITIES} - {"lse", "empty", "offset_by_row", "value_width"} - lacks
     honours = frozenset(known if kind.grouped else known - {"groups"})
-    return CallSubject(f"{implementation} in {name}", partial(compute, implementation, name), honours, conventions)
+    return CallSubject(f"{implementation} in {name}", partial(compute, implementation, name), honours, conventions, kind.dtypes)
 
 
 def compute(implementation: str, name: str, problem: Problem, how: How) -> Answer:
@@ -162,7 +164,12 @@ def compute(implementation: str, name: str, problem: Problem, how: How) -> Answe
         words["cache"] = _cache(model.config, told.key[:, :, :past], told.value[:, :, :past])
     found = model(**words)
     said = output.heard.unflatten(-1, (heads, -1)).transpose(1, 2)[..., :width]
-    return Answer(said, found.attentions[0] if how.weights else None)
+    return Answer(said, _of_all_keys(found.attentions[0], past + queries) if how.weights else None)
+
+
+def _of_all_keys(weights: Tensor, keys: int) -> Tensor:
+    """Weights of what a cache that keeps a window still holds, with zeros for the keys that have left it."""
+    return pad(weights, (keys - weights.shape[-1], 0))
 
 
 def _past(problem: Problem, name: str) -> int:
@@ -218,11 +225,11 @@ def _made(
 def _mask(implementation: str, problem: Problem, past: int) -> Tensor | None:
     """Which tokens of each text are padding, where a mask says no more; else all that hides, as the implementation takes it."""
     if not _square(problem):
-        return None if problem.mask is None else problem.mask[:, 0, 0].expand(len(problem.query), -1).long()
+        return None if problem.mask is None else problem.mask[:, 0, 0].expand(len(problem.query), problem.key.shape[2]).long()
     visible = torch.from_numpy(seen(problem, Conventions()))
     if implementation != "eager":
         return visible
-    return torch.where(visible, 0.0, torch.finfo(problem.query.dtype).min).to(problem.query.dtype)
+    return problem.query.new_zeros(visible.shape).masked_fill(~visible, torch.finfo(problem.query.dtype).min)
 
 
 def _square(problem: Problem) -> bool:

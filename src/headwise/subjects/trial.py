@@ -42,10 +42,15 @@ class Fall:
     @property
     def nan(self) -> tuple[bool, bool] | None:
         """Whether NaN came, and whether NaN is right, at the worst place; None where there are no two sides."""
-        got, right, where = self.finding.got, self.finding.right, self.finding.where
-        if got is None or right is None or got.shape != right.shape:
-            return None
-        return bool(got[where].isnan().any()), bool(right[where].isnan().any())
+        return nan_sides(self.finding)
+
+
+def nan_sides(finding: Finding) -> tuple[bool, bool] | None:
+    """Whether NaN came, and whether NaN is right, at the worst place; None where there are no two sides."""
+    got, right, where = finding.got, finding.right, finding.where
+    if got is None or right is None or got.shape != right.shape:
+        return None
+    return bool(got[where].isnan().any()), bool(right[where].isnan().any())
 
 
 @dataclass(eq=False)
@@ -70,14 +75,15 @@ def fall_of(watched: Watched, name: str, law: Law, problem: AnyProblem) -> Fall 
         finding = law.judge(watched, problem)
     except Misbehaved as odd:
         severity, _ = MANNERS[odd.manner]
-        return Fall(odd.manner, problem, Finding(severity, problem, str(odd), how=odd.how, invariant=odd.manner))
+        asked = problem if odd.problem is None else odd.problem
+        return Fall(odd.manner, asked, Finding(severity, asked, str(odd), how=odd.how, invariant=odd.manner))
     return None if finding is None else Fall(name, problem, replace(_blamed(watched, problem, finding), invariant=name))
 
 
 def _blamed(watched: Watched, judged: AnyProblem, finding: Finding) -> Finding:
     """Where two answers differ and the one that was looked at is right, the other is to blame: then the finding is about that one."""
     other = finding.problem
-    if other is judged or finding.got is None or type(other) is not type(judged) or finding.how != PLAINLY:
+    if finding.got is None or type(other) is not type(judged) or (other is judged and finding.how == PLAINLY) or finding.how.upstream is not None:
         return finding
     right = other.right(watched.conventions).output
     if finding.got.shape != right.shape or differ(other, finding.got, right, 2 * room(watched, other).output, "") is not None:

@@ -38,12 +38,13 @@ class Misbehaved(HeadwiseError, RuntimeError):
     Attributes:
         manner: what it did instead.
         how: it was called.
+        problem: that it was asked, where that is known.
     """
 
-    def __init__(self, manner: Manner, why: str, how: How = PLAINLY) -> None:
+    def __init__(self, manner: Manner, why: str, how: How = PLAINLY, problem: Problem | LayerProblem | None = None) -> None:
         super().__init__(why)
         self.manner: Manner = manner
-        self.how = how
+        self.how, self.problem = how, problem
 
 
 @dataclass(eq=False)
@@ -113,10 +114,10 @@ class Watched:
                 why = str(refusal) or type(refusal).__name__
                 self.refused[why] = self.refused.get(why, 0) + 1
                 raise Refused(why) from None
-            except Misbehaved:
-                raise
+            except Misbehaved as odd:
+                raise Misbehaved(odd.manner, str(odd), how, problem) from None
             except Exception as error:  # noqa: BLE001 - whatever a stranger's code raises is to be reported
-                raise Misbehaved("raises", raised(error), how) from None
+                raise Misbehaved("raises", raised(error), how, problem) from None
         for manner, finding in getattr(self.subject, "noted", {}).items():
             self.noted.setdefault(manner, finding)
         if before.changed():
@@ -126,7 +127,7 @@ class Watched:
             self.note("prints", problem, how, f"It printed {words.getvalue().strip().splitlines()[0][:80]!r}.")
         odd = _oddness(answer, problem, self.subject.conventions)
         if odd is not None:
-            raise Misbehaved(*odd, how)
+            raise Misbehaved(*odd, how, problem)
         self.answers += 1
         return answer
 

@@ -34,14 +34,22 @@ def judge(subject, problem) -> Finding | None:
 
 @lru_cache(maxsize=2048)
 def at_step(problem, row: int, p: int, freely: bool):
-    """One query as a decoder asks it: with the keys up to its own and no others. `freely`: without the causal flag."""
-    planes = {name: _cut(getattr(problem, name), row, p) for name in ("mask", "bias") if getattr(problem, name) is not None}
-    named = {"key": problem.key[:, :, : p + 1], "value": problem.value[:, :, : p + 1], "causal": not freely}
+    """One query as a decoder asks it: with the keys up to its own and no others. `freely`: without the causal flag, and with the keys of its window only."""
+    first = _first(problem.window, p) if freely else 0
+    planes = {name: _cut(getattr(problem, name), row, first, p) for name in ("mask", "bias") if getattr(problem, name) is not None}
+    named = {"key": problem.key[:, :, first : p + 1], "value": problem.value[:, :, first : p + 1]}
+    named |= {"causal": False, "window": None} if freely else {}
     return problem.having(query=problem.query[:, :, row : row + 1], **named, **planes)
 
 
-def _cut(plane: Tensor, row: int, p: int) -> Tensor:
-    plane = plane[..., : p + 1] if plane.shape[-1] > 1 else plane
+def _first(window: int | tuple[int | None, int | None] | None, p: int) -> int:
+    """The first key that a window lets the query at p see: where no key stands before the first query, a window cannot be said of one query alone."""
+    behind = window - 1 if isinstance(window, int) else None if window is None else window[0]
+    return 0 if behind is None else max(p - behind, 0)
+
+
+def _cut(plane: Tensor, row: int, first: int, p: int) -> Tensor:
+    plane = plane[..., first : p + 1] if plane.shape[-1] > 1 else plane
     return plane[..., row : row + 1, :] if plane.dim() > 1 and plane.shape[-2] > 1 else plane
 
 

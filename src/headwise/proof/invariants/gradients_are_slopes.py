@@ -6,7 +6,7 @@ from headwise.axes import Tensor
 from headwise.proof.answer import How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import alive, ask, differ, normal, wrong
+from headwise.proof.judging import alive, ask, differ, normal, room, rows, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layers, lengths, problem, settings
@@ -16,9 +16,16 @@ STEP = 1e-4
 
 
 def judge(subject, problem) -> Finding | None:
-    dtype = torch.float64 if torch.float64 in subject.dtypes else subject.dtypes[0]
-    problem = problem.to(dtype)
+    finest = problem.to(torch.float64)
+    problem = finest if torch.float64 in subject.dtypes and _keeps(subject, finest) else problem.to(subject.dtypes[0])
     return _of_layer(subject, problem) if isinstance(problem, LayerProblem) else _of_call(subject, problem)
+
+
+def _keeps(subject, problem) -> bool:
+    """Whether float64 stays float64 inside; where it does not, another law says so, and slopes are judged in the usual dtype."""
+    got, right, live = ask(subject, problem).output, problem.right(subject.conventions).output, rows(alive(subject, problem), problem)
+    precise, rough = room(subject, problem).output, room(subject, problem.to(subject.dtypes[0])).output
+    return differ(problem, got, right, precise, "", where=live) is None or differ(problem, got, right, rough, "", where=live) is not None
 
 
 def _of_call(subject, problem) -> Finding | None:
