@@ -184,3 +184,12 @@ def test_refused_by_name(case):
     given, message = REFUSALS[case]
     with pytest.raises(ModelError, match=message):
         asked(**given)
+
+
+def test_a_sink_has_a_gradient_where_gradients_are_wanted():
+    sink = draw(H, seed=4).requires_grad_()
+    (slope,) = torch.autograd.grad(weights(asked(s_aux=sink)).sum(), sink)
+    (right,) = torch.autograd.grad(eager(sink=sink).sum(), sink)
+    torch.testing.assert_close(slope, right)
+    with torch.no_grad():
+        assert not asked(s_aux=sink).call.sink.requires_grad

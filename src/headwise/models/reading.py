@@ -184,7 +184,7 @@ def _softcap(module: nn.Module, call: Call, given: Any, query: Query, keys: int,
 
 def _sink(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
     b, h, t, _ = query.shape
-    given = given.detach()
+    given = given if torch.is_grad_enabled() else given.detach()
     if given.numel() == h:
         return replace(call, sink=given.reshape(-1))
     if given.dim() != 4 or given.shape[3] != 1 or any(have not in (1, need) for have, need in zip(given.shape, (b, h, t), strict=False)):

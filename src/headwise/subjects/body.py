@@ -1,6 +1,8 @@
 """A module as a subject, twice: as a layer, x → out, and as an attention of q, k and v, which its maps are made to let through."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
@@ -66,9 +68,10 @@ class ModuleLayer:
         """The same with a module that was never called."""
         return replace(self, body=self.body.fresh())
 
-    def cut(self, problem: LayerProblem) -> LayerProblem:
-        """A problem that the module has room for."""
-        return problem if self.body.grows else cut_layer(problem, self.body.sizes(NOTHING))
+    @property
+    def cut(self) -> Callable[[LayerProblem], LayerProblem] | None:
+        """Makes any problem one that the module has room for."""
+        return None if self.body.grows else partial(cut_layer, sizes=self.body.sizes(NOTHING))
 
     def _walk(self, problem: LayerProblem, how: How) -> Answer:
         learned, heads = problem.learned, problem.learned.w_q.shape[1]
@@ -103,9 +106,10 @@ class ModuleCall:
         """The same with a module that was never called."""
         return replace(self, body=self.body.fresh())
 
-    def cut(self, problem: Problem) -> Problem:
-        """A problem that the module has room for."""
-        return problem if self.body.grows else cut_call(problem, self.body.sizes(NOTHING), not self.body.apart)
+    @property
+    def cut(self) -> Callable[[Problem], Problem] | None:
+        """Makes any problem one that the module has room for."""
+        return None if self.body.grows else partial(cut_call, sizes=self.body.sizes(NOTHING), square=not self.body.apart)
 
     def _walk(self, problem: Problem, how: How) -> Answer:
         if not all(bool(x.isfinite().all()) for x in (problem.query, problem.key, problem.value)):

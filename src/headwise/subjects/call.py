@@ -45,6 +45,7 @@ class CallSubject:
         compute: answers a problem in torch operations, so that gradients can be pulled back. Gives the output, or (output,
             weights), or what `hw.attend` gives.
         spelled: the same call as Python, for a test to be pasted; None where it cannot be said so.
+        cut: makes any problem one that it has room for; None where it takes all sizes.
 
     The others are those of any `Subject`.
     """
@@ -57,6 +58,7 @@ class CallSubject:
     device: torch.device = CPU
     paths: tuple[str, ...] = ()
     spelled: Callable[[Problem, How], "Spelling"] | None = None
+    cut: Callable[[Problem], Problem] | None = None
     level: ClassVar[Literal["call"]] = "call"
 
     def attend(self, problem: Problem, how: How = PLAINLY) -> Answer:

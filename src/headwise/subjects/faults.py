@@ -140,7 +140,11 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
         return fall.nan == before.nan
     if attack is not None and other is not None and not {before.law, fall.law} & LAWS_OF_ANY:
         return False  # every fault makes a law of any fall, and on few problems: what it is like says little
-    if (fall.nan != before.nan and None not in (fall.nan, before.nan)) or not set(before.judged.options) <= set(fall.judged.options):
+    if fall.nan != before.nan and None not in (fall.nan, before.nan):
+        return False
+    if fall.nan == before.nan and set(before.finding.problem.options) == set(fall.finding.problem.options):
+        return True
+    if not set(before.judged.options) <= set(fall.judged.options):
         return False
     extra = set(fall.judged.options) - set(before.judged.options)
     if not extra:

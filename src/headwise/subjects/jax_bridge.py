@@ -58,7 +58,10 @@ class _Bridge(torch.autograd.Function):
     def forward(context: Any, function: Callable[..., Any], back: Callable[..., Any], places: tuple[int, ...], *tensors: Tensor) -> Any:
         with precision(tensors):
             context.arrays, context.back, context.places = [to_jax(tensor) for tensor in tensors], back, places
-            found = function(*context.arrays)
+            try:
+                found = function(*context.arrays)
+            except ValueError as error:  # what it computes step by step it may not compile
+                raise ValueError(f"under jax.jit: {error}") from error
             return tuple(map(to_torch, found)) if isinstance(found, tuple) else to_torch(found)
 
     @staticmethod

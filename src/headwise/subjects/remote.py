@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal
@@ -45,6 +45,7 @@ class Card:
     device: torch.device
     paths: tuple[str, ...]
     spells: bool
+    cut: Callable[[Any], Any] | None = None
 
 
 NOBODY: tuple[Card, tuple, Mapping[str, str]] = (  # who hangs or dies whatever is asked
@@ -337,8 +338,8 @@ def _attended(watched: Watched, problem: Any, how: How) -> tuple[str, Any]:
 
 def _card(found: Found) -> Card:
     subject = found.subject
-    told = {name: getattr(subject, name) for name in Card.__dataclass_fields__ if name != "spells"}
-    return Card(**told, spells=getattr(subject, "spelled", None) is not None)
+    told = {name: getattr(subject, name) for name in Card.__dataclass_fields__ if name not in ("spells", "cut")}
+    return Card(**told, cut=getattr(subject, "cut", None), spells=getattr(subject, "spelled", None) is not None)
 
 
 if __name__ == "__main__":

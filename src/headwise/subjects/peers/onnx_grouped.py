@@ -12,13 +12,16 @@ from headwise.proof.subject import Refused
 from headwise.subjects.call import CallSubject
 from headwise.subjects.onnx_run import PRESENT, apart, full, merged, plane, run
 from headwise.subjects.peer import Peer
+from headwise.subjects.planes import with_queries, with_rows
+
+WIDE = 8  # numbers of a head, or a multiple
 
 
 def compute(problem: Problem, how: How) -> Tensor:
     """Heads lie side by side, [B, T, H·D]; it is always causal, and keys before the first query are the past."""
     batch, heads, queries, keys = problem.shape
     past = keys - queries
-    if not problem.causal or past < 0 or problem.query.shape[3] % 8:
+    if not problem.causal or past < 0 or problem.query.shape[3] % WIDE:
         raise Refused("the operator is always causal, has a key for every query, and heads of 8, 16, … numbers.")
     if isinstance(problem.window, tuple):
         raise Refused("the operator knows windows behind the query only.")
@@ -36,10 +39,23 @@ def compute(problem: Problem, how: How) -> Tensor:
     return apart(run("GroupQueryAttention", "com.microsoft", 23, inputs, attributes, ("output", *PRESENT)), heads)
 
 
+def cut(problem: Problem) -> Problem:
+    """A problem that the operator takes: causal, heads of 8 numbers, a window behind the query, a past for one text or one token."""
+    batch, _, queries, keys = problem.shape
+    if queries > keys:
+        problem = with_queries(problem, list(range(queries - keys, queries)))
+    if keys > queries > 1 < batch:
+        problem = with_rows(problem, [0])
+    names = ("query", "key", "value") if problem.query.shape[3] % WIDE else ()
+    wider = {name: torch.cat([getattr(problem, name)] * WIDE, -1)[..., :WIDE].contiguous() for name in names}
+    window = problem.window[0] + 1 if isinstance(problem.window, tuple) and problem.window[0] is not None else problem.window
+    return problem.having(causal=True, window=None if isinstance(window, tuple) else window, **wider)
+
+
 def build() -> tuple[CallSubject, ...]:
     honours = frozenset({"causal", "window", "mask", "bias", "scale", "softcap", "sink", "groups", "mask_by_head"})
     conventions = Conventions(weights="never", hidden_nonfinite="leaks")
-    return (CallSubject("onnx_grouped", compute, honours, conventions, (torch.float32,)),)
+    return (CallSubject("onnx_grouped", compute, honours, conventions, (torch.float32,), cut=cut),)
 
 
 ENTRY = Peer(
