@@ -7,7 +7,7 @@ import torch
 
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.heads.evidence import Evidence, gather
+from headwise.heads.evidence import Asking, Evidence, gather
 from headwise.heads.guesses import offsets, uniform, visible
 from headwise.heads.material import Aligned, Material
 from headwise.heads.pronouns import Pronoun
@@ -46,6 +46,13 @@ def maps(ids: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def asked_of(name: str, model, material: Material) -> list[list[Questions]]:
+    """What a role asks about each of its readings."""
+    role = known()[name]
+    ask = role.ask(model, material)
+    return [list(ask(reading)) for reading in role.read(model, material)]
+
+
 @pytest.fixture
 def told(monkeypatch):
     """`gather` on a model of known maps."""
@@ -63,7 +70,8 @@ def told(monkeypatch):
 def evidence(told, name: str, material: Material, **changes) -> dict[str, Evidence]:
     role = known()[name]
     model = type("M", (), {"tokenizer": None, "hf": build("llama")})()
-    return gather(told, role.read(model, material), role.hit, "self", **changes)
+    asking = Asking(name, role.ask(model, material), role.hit)
+    return gather(told, role.read(model, material), [asking], "self", **changes)[name]
 
 
 def test_every_role_says_what_it_is_and_where_from():
@@ -118,7 +126,7 @@ def test_repeats_differ_in_length_and_repeat():
     found = list(repeats(model, Material()))
     assert len({int(repeat.again[0] - repeat.before[0]) for repeat in found}) > 15
     for repeat in found:
-        assert torch.equal(repeat.ids[0, repeat.again], repeat.ids[0, repeat.before])
+        assert torch.equal(repeat.given[0, repeat.again], repeat.given[0, repeat.before])
 
 
 def test_verdicts_choose_on_one_half_and_judge_on_the_other():
@@ -164,8 +172,8 @@ SENTENCES = [
 @pytest.mark.parametrize("ahead", [False, True])
 def test_grammar_asks_in_both_directions_what_can_be_seen(ahead):
     model = encoder()
-    (reading,) = known()["grammar"].read(model, Material(sentences=SENTENCES, ahead=ahead))
-    asked = {questions.task: questions for questions in reading.questions}
+    (questions,) = asked_of("grammar", model, Material(sentences=SENTENCES, ahead=ahead))
+    asked = {one.task: one for one in questions}
     assert ("det → head" in asked) == ahead  # the determiner stands before its noun
     assert asked["head → det"].query.tolist() == [2, 5]
     assert asked["head → det"].right.nonzero().tolist() == [[0, 0], [1, 4]]
@@ -177,32 +185,30 @@ def test_grammar_asks_in_both_directions_what_can_be_seen(ahead):
 
 
 def test_only_the_relation_that_was_asked_for():
-    (reading,) = known()["grammar"].read(encoder(), Material(sentences=SENTENCES, ahead=True, relations=("obj",)))
-    assert [questions.task for questions in reading.questions] == ["obj → head", "head → obj"]
+    (questions,) = asked_of("grammar", encoder(), Material(sentences=SENTENCES, ahead=True, relations=("obj",)))
+    assert [one.task for one in questions] == ["obj → head", "head → obj"]
 
 
 def test_coreference_leaves_out_what_a_decoder_cannot_see():
     before = Pronoun("the cat saw the dog when it slept", (26, 28), (4, 7), (16, 19))
     behind = Pronoun("when it slept the cat saw the dog", (5, 7), (18, 21), (30, 33))
-    ask = known()["coreference"].read
-    assert len(list(ask(decoder(), Material(pronouns=[before, behind])))) == 1
-    first, second = ask(encoder(), Material(pronouns=[before, behind], ahead=True))
-    assert first.questions[0].guesses["nearest mention"].tolist() == [0.0]
-    assert second.questions[0].guesses["nearest mention"].tolist() == [1.0]
-    assert first.questions[0].right.tolist() == [[False, True, False]]
+    assert len(asked_of("coreference", decoder(), Material(pronouns=[before, behind]))) == 1
+    (first,), (second,) = asked_of("coreference", encoder(), Material(pronouns=[before, behind], ahead=True))
+    assert first.guesses["nearest mention"].tolist() == [0.0]
+    assert second.guesses["nearest mention"].tolist() == [1.0]
+    assert first.right.tolist() == [[False, True, False]]
 
 
 def test_retrieval_asks_for_the_next_piece_of_the_needle():
     model = decoder()
     readings = list(known()["retrieval"].read(model, Material(limit=6)))
     assert len(readings) == 6
-    for reading in readings:
-        (questions,) = reading.questions
-        ids = reading.what[0]
+    for reading, (questions,) in zip(readings, asked_of("retrieval", model, Material(limit=6)), strict=True):
+        ids = reading.given[0]
         for query, right in zip(questions.query.tolist(), questions.right, strict=True):
             assert ids[int(right.nonzero())] == ids[query + 1]
-    masked = next(iter(known()["retrieval"].read(encoder(), Material(limit=1, ahead=True))))
-    assert (masked.what[0, masked.questions[0].query] == 4).all()
+    (masked,) = known()["retrieval"].read(encoder(), Material(limit=1, ahead=True))
+    assert (masked.given[0, masked.query] == 4).all()
 
 
 def test_same_meaning_asks_where_the_same_word_is_in_sight_too():
@@ -211,9 +217,10 @@ def test_same_meaning_asks_where_the_same_word_is_in_sight_too():
     ids = model.tokenizer.convert_tokens_to_ids(["cat", "dog", "house"])
     with torch.no_grad():
         table[ids[1]] = table[ids[0]] * 1.01
-    (reading,) = known()["same_meaning"].read(model, Material(texts=["the cat saw the dog near the cat and house"], ahead=True))
-    (questions,) = reading.questions
-    names = [model.tokenizer.convert_ids_to_tokens(int(i)) for i in reading.what["input_ids"][0]]
+    material = Material(texts=["the cat saw the dog near the cat and house"], ahead=True)
+    (reading,) = known()["same_meaning"].read(model, material)
+    (questions,) = known()["same_meaning"].ask(model, material)(reading)
+    names = [model.tokenizer.convert_ids_to_tokens(int(i)) for i in reading.ids]
     asked = {names[query]: [names[key] for key in right.nonzero()[:, 0]] for query, right in zip(questions.query, questions.right, strict=True)}
     assert asked["cat"] == ["dog"]
     rivals = questions.rival[[names[query] for query in questions.query].index("cat")]
@@ -221,8 +228,7 @@ def test_same_meaning_asks_where_the_same_word_is_in_sight_too():
 
 
 def test_long_range_leaves_the_first_token_out():
-    (reading,) = known()["long_range"].read(decoder(), Material(texts=["the cat saw a dog . " * 15]))
-    (near, *_) = reading.questions
+    ((near, *_),) = asked_of("long_range", decoder(), Material(texts=["the cat saw a dog . " * 15]))
     assert near.task == "beyond 32 tokens"
     assert not near.right[:, 0].any() and not near.among[:, 0].any()
     query, right = int(near.query[5]), near.right[5].nonzero()[:, 0].tolist()
@@ -317,4 +323,21 @@ def test_a_reading_without_questions_is_not_read():
             raise AssertionError("read")
 
     none = Questions("x", torch.zeros(0, dtype=torch.int64), torch.zeros(0, 3, dtype=torch.bool), torch.zeros(0, 3, dtype=torch.bool), {})
-    assert gather(Never(), [Reading("the cat", [none])], True, "self") == {}
+    assert gather(Never(), [Reading("the cat")], [Asking("x", lambda reading: [none], True)], "self") == {"x": {}}
+
+
+@pytest.mark.usefixtures("plain")
+def test_roles_asked_together_find_what_each_finds_alone_and_read_each_text_once(monkeypatch):
+    model = decoder()
+    texts = ["the old cat saw the dog .", "A red bird was near the river ."] * 5
+    alone = {name: hw.roles(model, name, texts=texts, limit=10) for name in ("first_token", "position", "self", "induction", "duplicate_token")}
+    read, plain, told = [], type(model).run, []
+    monkeypatch.setattr(type(model), "run", lambda self, what, **how: read.append(what) or plain(self, what, **how))
+    together = hw.roles(model, list(alone), texts=texts, limit=10, tell=lambda *said: told.append(said))
+    assert len(read) == 1 + 10 + 10  # a look at the model, the texts, the repetitions
+    assert [done for _, done, _ in told] == list(range(1, 21)) and {total for *_, total in told} == {20}
+    assert {name for name, _, _ in told} == {"first_token, position, self", "induction, duplicate_token"}
+    for found in alone.values():
+        for task in found.task.values:
+            for name in ("score", "low", "gain", "held", "baseline", "found", "best_head", "rule", "texts"):
+                assert together[name].sel(task=task).identical(found[name].sel(task=task)), (task, name)

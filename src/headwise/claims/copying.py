@@ -52,7 +52,7 @@ def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
     direct: list[Tensor] = []
     counts, why = [], ""
     for number, repeat in enumerate(made, start=1):
-        passage = opener.open(repeat.ids)
+        passage = opener.open(repeat.given)
         opener.learn(passage)
         plans = _plans(passage, chosen, study.seed) if plans is None else plans
         losses = [_of(passage, places) for places in (repeat.again[1:-1], repeat.before[1:-1])]
@@ -129,7 +129,7 @@ def _direct(passage: "Passage", repeat: Repeat) -> Float[Tensor, "L H"]:
     """What each head adds to the centred logit of the next token, mean over the repetition."""
     read = readout(passage.again)
     read = replace(read, unembedding=read.unembedding - read.unembedding.mean(0), bias=None if read.bias is None else read.bias - read.bias.mean())
-    tokens = torch.roll(repeat.ids, -1, 1)
+    tokens = torch.roll(repeat.given, -1, 1)
     rows = [direct_effects(passage, read, place, tokens)[0, repeat.again[1:-1]].mean(0).double() for place in passage.places]
     most = max(map(len, rows))
     return torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows])

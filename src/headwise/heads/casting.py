@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.heads import prose
-from headwise.heads.evidence import Evidence, gather
+from headwise.heads.evidence import Asking, Evidence, gather
 from headwise.heads.maps import layer_weights
 from headwise.heads.material import Aligned, Material
 from headwise.heads.playbill import playbill
 from headwise.heads.pronouns import read_gap, read_winobias
 from headwise.heads.reading import drawn, frame, longest
-from headwise.heads.role import Role
+from headwise.heads.role import Reading, Role
 from headwise.heads.roles import roles as known
 from headwise.heads.sentences import read_conllu
 from headwise.heads.verdict import MARGIN, Verdict, judge
@@ -30,6 +30,19 @@ if TYPE_CHECKING:
 Tell = Callable[[str, int, int], None]  # what, how many of it are done, how many there are
 JOINED = 8  # sentences that are read as one text, for roles that need no grammar
 FEWEST_TEXTS, FEWEST = 8, 40  # texts and questions: a task with less is left out
+
+
+@dataclass(frozen=True, eq=False)
+class Cast:
+    """A role that is asked for, of a part of the model, and what it is looked for in."""
+
+    name: str
+    part: str
+    material: Material
+
+    @property
+    def role(self) -> Role:
+        return known()[self.name]
 
 
 @dataclass(frozen=True)
@@ -102,11 +115,13 @@ def roles(
     texts = list(texts) or [" ".join(sentence.text for sentence in sentences[i : i + JOINED]) for i in range(0, len(sentences), JOINED)]
     material = Material(texts, sentences, pronouns, aligned, limit=limit, seed=seed)
     probe = _probe(model, material)
+    parts = {name: _part(probe, known()[name], part) for name in asked}
+    ahead = {where: _sees_ahead(probe, where) for where in set(parts.values())}
+    casts = [Cast(name, parts[name], replace(material, relations=relations, ahead=ahead[parts[name]])) for name, relations in asked.items()]
+    played = _played(model, casts, margin, tell)
     scenes = []
     for name, relations in asked.items():
-        where = _part(probe, known()[name], part)
-        fit = replace(material, relations=relations, ahead=_sees_ahead(probe, where))
-        scene = _played(model, name, fit, where, margin, tell)
+        scene = played[name]
         if not scene.verdicts and name in _named(roles):
             raise ArgumentError(f"{name} must have something to be judged by, got this: {_listed(scene.left_out)}.")
         missing = [relation for relation in relations if not any(relation in task for task in scene.verdicts)]
@@ -163,17 +178,36 @@ def _sees_ahead(probe: "Run", part: str) -> bool:
     return any(bool((layer_weights(probe, layer, part).triu(1) > 0).any()) for layer in range(layers))
 
 
-def _played(model: "Model", name: str, material: Material, part: str, margin: float, tell: Tell) -> Scene:
-    """Ask, and judge what was asked often enough."""
-    role = known()[name]
-    if role.needs and not getattr(material, role.needs):
-        return Scene(name, part, {}, {name: f"no {role.needs} were given"})
-    try:
-        readings = list(role.read(model, material))
-    except ModelError as error:
-        return Scene(name, part, {}, {name: str(error)})
-    done = count(1)
-    evidence = gather(model, readings, role.hit, part, lambda: tell(name, next(done), len(readings)))
+def _played(model: "Model", casts: Sequence[Cast], margin: float, tell: Tell) -> dict[str, Scene]:
+    """Ask, and judge what was asked often enough. Roles that read the same are asked in the same passes."""
+    scenes: dict[str, Scene] = {}
+    together: dict[Any, list[tuple[Cast, Asking, Sequence[Reading]]]] = {}
+    for cast in casts:
+        key = (cast.role.read, cast.part)
+        try:
+            asking = _asking(model, cast)
+            readings = together[key][0][2] if key in together else list(cast.role.read(model, cast.material))
+        except ModelError as error:
+            scenes[cast.name] = Scene(cast.name, cast.part, {}, {cast.name: str(error)})
+            continue
+        together.setdefault(key, []).append((cast, asking, readings))
+    done, total = count(1), sum(len(members[0][2]) for members in together.values())
+    for (_, part), members in together.items():
+        names = ", ".join(cast.name for cast, *_ in members)
+        found = gather(model, members[0][2], [asking for _, asking, _ in members], part, lambda names=names: tell(names, next(done), total))
+        scenes |= {cast.name: _scene(cast, found[cast.name], margin) for cast, *_ in members}
+    return scenes
+
+
+def _asking(model: "Model", cast: Cast) -> Asking:
+    """Raises: ModelError: there is nothing to ask with."""
+    if cast.role.needs and not getattr(cast.material, cast.role.needs):
+        raise ModelError(f"no {cast.role.needs} were given")
+    return Asking(cast.name, cast.role.ask(model, cast.material), cast.role.hit)
+
+
+def _scene(cast: Cast, evidence: Mapping[str, Evidence], margin: float) -> Scene:
+    name, part, material = cast.name, cast.part, cast.material
     enough = {task: found for task, found in evidence.items() if len(found.counts) >= FEWEST_TEXTS and found.counts.sum() >= FEWEST}
     few = {f"{name}: {task}": _too_few(found) for task, found in evidence.items() if task not in enough}
     left_out = few or ({} if enough else {name: "the texts hold no instance of it"})

@@ -1,6 +1,6 @@
 """Every head of a part answers the questions of a role; what is kept is a sum and a count a text."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ import torch
 
 from headwise.axes import Float, Tensor
 from headwise.heads.maps import layer_weights
-from headwise.heads.role import Questions, Reading
+from headwise.heads.role import Ask, Questions, Reading
 from headwise.heads.words import joined
 
 if TYPE_CHECKING:
@@ -45,35 +45,61 @@ class _Text:
     count: int
 
 
-def gather(model: "Model", readings: Iterable[Reading], hit: bool, part: str, tell: Callable[[], None] = lambda: None) -> dict[str, Evidence]:
-    """Let every head answer.
+@dataclass(frozen=True)
+class Asking:
+    """What one role asks about each reading.
+
+    Attributes:
+        role: its name.
+        ask: makes the questions.
+        hit: whether the largest weight counts, or the weight itself.
+    """
+
+    role: str
+    ask: Ask
+    hit: bool
+
+
+def gather(
+    model: "Model", readings: Iterable[Reading], asking: Sequence[Asking], part: str, tell: Callable[[], None] = lambda: None
+) -> dict[str, dict[str, Evidence]]:
+    """Let every head answer what several roles ask about the same readings: the model reads each once.
 
     Args:
-        hit: whether the largest weight counts, or the weight itself.
         part: which attention of the model.
-        tell: called after each text.
+        tell: called after each reading.
+
+    Returns:
+        By role and task.
     """
-    found: dict[str, list[_Text]] = {}
+    found: dict[str, dict[str, list[_Text]]] = {one.role: {} for one in asking}
     for reading in readings:
-        for questions, text in _answered(model, reading, hit, part):
-            found.setdefault(questions.task, []).append(text)
+        for role, questions, text in _answered(model, reading, asking, part):
+            found[role].setdefault(questions.task, []).append(text)
         tell()
-    return {task: _evidence(task, texts) for task, texts in found.items()}
+    return {role: {task: _evidence(task, texts) for task, texts in tasks.items()} for role, tasks in found.items()}
 
 
-def _answered(model: "Model", reading: Reading, hit: bool, part: str) -> list[tuple[Questions, _Text]]:
-    asked = [questions for questions in reading.questions if len(questions.query)]
+def _answered(model: "Model", reading: Reading, asking: Sequence[Asking], part: str) -> list[tuple[str, Questions, _Text]]:
+    asked = {one: [questions for questions in one.ask(reading) if len(questions.query)] for one in asking}
+    asked = {one: questions for one, questions in asked.items() if questions}
     if not asked:
         return []
-    run, every = model.run(reading.what, statistics=(), memory="8GiB"), _All(asked)
-    layers = []
+    run = model.run(reading.given, statistics=(), memory="8GiB")
+    every = {one: _All(questions) for one, questions in asked.items()}
+    layers: dict[Asking, list[tuple[Tensor, Tensor]]] = {one: [] for one in asked}
     for layer in range(sum(place.part == part for place in run.places)):
         weights = layer_weights(run, layer, part)[0].float()
         if reading.units is not None:
             weights = joined(weights, reading.units, reading.key_units or reading.units)
-        layers.append(every.sums(weights, hit))
+        for one, sums in layers.items():
+            sums.append(every[one].sums(weights, one.hit))
+    return [(one.role, questions, text) for one in asked for questions, text in zip(asked[one], _texts(asked[one], layers[one]), strict=True)]
+
+
+def _texts(asked: Sequence[Questions], layers: Sequence[tuple[Tensor, Tensor]]) -> list[_Text]:
     scores, rivals = (_stacked([sums[i] for sums in layers]) for i in (0, 1))
-    return [(questions, _text(questions, scores[:, :, k], rivals[:, :, k])) for k, questions in enumerate(asked)]
+    return [_text(questions, scores[:, :, k], rivals[:, :, k]) for k, questions in enumerate(asked)]
 
 
 class _All:

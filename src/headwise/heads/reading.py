@@ -11,6 +11,7 @@ from headwise.axes import Int, Tensor
 from headwise.errors import ModelError
 from headwise.heads import prose
 from headwise.heads.material import Material
+from headwise.heads.role import Reading
 from headwise.models.inputs import encode, positions
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ PARAGRAPHS, SENTENCES = 24, 16  # of plain English, where no text is given
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
-    """A text as the model reads it."""
+class Text(Reading):
+    """A text as the model reads it, with its tokens."""
 
     given: Mapping[str, Any]
     tokens: Sequence[str]

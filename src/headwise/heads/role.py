@@ -1,7 +1,7 @@
 """What a role is: questions of where a token should look, and what a simpler rule would answer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headwise.axes import Bool, Float, Int, Tensor
@@ -34,19 +34,20 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """One text, and what is asked about it.
+    """What the model reads at once.
 
     Attributes:
-        what: what the model is to read, as `model.run` takes it.
-        questions: all that is asked.
+        given: as `model.run` takes it.
         units: the tokens of each unit that asks; None where a unit is a token.
         key_units: likewise of the units that are asked; those of `units` where absent.
     """
 
-    what: Any
-    questions: Sequence[Questions]
-    units: Sequence[Sequence[int]] | None = None
-    key_units: Sequence[Sequence[int]] | None = None
+    given: Any
+    units: Sequence[Sequence[int]] | None = field(default=None, kw_only=True)
+    key_units: Sequence[Sequence[int]] | None = field(default=None, kw_only=True)
+
+
+Ask = Callable[[Any], Sequence[Questions]]  # all that is asked about one reading
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Role:
         source: who described it first, or best.
         baseline: the simpler rules that it must beat.
         hit: a question counts 1 where the largest weight is on a right unit; else it counts the weight on the right units.
-        read: the texts and questions, made from the material that the user has given.
+        read: what is read, made from the material that the user has given. Roles with the same function share the passes of the model.
+        ask: makes what asks about each reading.
         needs: what the material must hold; empty where texts are made at random.
         cross: it is about attention to another sequence.
     """
@@ -68,5 +70,6 @@ class Role:
     baseline: str
     hit: bool
     read: "Callable[[Model, Material], Iterable[Reading]]"
+    ask: "Callable[[Model, Material], Ask]"
     needs: str = ""
     cross: bool = False

@@ -59,7 +59,7 @@ def test_losses_and_direct_effects_by_hand(study):
         silenced = model.edit([hw.Silence(1, 1)])
         for column, one in ((0, model), (1, silenced)):
             with torch.no_grad():
-                losses = torch.nn.functional.cross_entropy(one.hf(input_ids=repeat.ids).logits[0, :-1].double(), repeat.ids[0, 1:], reduction="none")
+                losses = torch.nn.functional.cross_entropy(one.hf(input_ids=repeat.given).logits[0, :-1].double(), repeat.given[0, 1:], reduction="none")
             assert float(losses[repeat.again[1:-1]].mean()) == pytest.approx(float(found.again[number, column]), abs=1e-4)
             assert float(losses[repeat.before[1:-1]].mean()) == pytest.approx(float(found.first[number, column]), abs=1e-4)
         hf, heard = model.hf, []
@@ -68,7 +68,7 @@ def test_losses_and_direct_effects_by_hand(study):
             hf.transformer.ln_f.register_forward_pre_hook(lambda module, args, heard=heard: heard.append(args[0][0])),
         ]
         with torch.no_grad():
-            hf(input_ids=repeat.ids)
+            hf(input_ids=repeat.given)
         for handle in handles:
             handle.remove()
         words, stream = heard
@@ -78,7 +78,7 @@ def test_losses_and_direct_effects_by_hand(study):
         logits = (((write - write.mean(-1, keepdim=True)) / size) @ table.t()).detach()
         centred = logits - logits.mean(-1, keepdim=True)
         rows = repeat.again[1:-1]
-        assert float(centred[rows, repeat.ids[0, rows + 1]].mean()) == pytest.approx(float(found.direct[number, 1, 1]), rel=1e-3)
+        assert float(centred[rows, repeat.given[0, rows + 1]].mean()) == pytest.approx(float(found.direct[number, 1, 1]), rel=1e-3)
     assert float(found.direct[:, 0].abs().max()) < 1e-3  # the previous token is written where no token is read
 
 

@@ -9,16 +9,16 @@ from headwise.axes import Int, Tensor
 from headwise.heads.guesses import offsets, uniform, visible
 from headwise.heads.material import Material
 from headwise.heads.reading import drawn, frame, longest
-from headwise.heads.role import Questions, Reading
+from headwise.heads.role import Ask, Questions, Reading
 
 TEXTS, FEWEST, SHORTEST, LONGEST, BETWEEN = 48, 3, 8, 32, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat:
+class Repeat(Reading):
     """A text, and where each token of the second copy stands with its earlier self."""
 
-    ids: Int[Tensor, "1 T"]
+    given: Int[Tensor, "1 T"]
     again: Int[Tensor, " n"]
     before: Int[Tensor, " n"]
 
@@ -41,12 +41,15 @@ def repeats(model, material: Material) -> Iterator[Repeat]:
         yield Repeat(around.around([*ids, *part]), before + length + gap, before)
 
 
-def asked(model, material: Material, task: str, behind: int) -> Iterator[Reading]:
+def asker(model, material: Material, task: str, behind: int) -> Ask:
     """For each token of the copy: where it should look, so many tokens behind its earlier self."""
-    for repeat in repeats(model, material):
+
+    def asked(repeat: Repeat) -> list[Questions]:
         kept = slice(1, len(repeat.again) - behind)
-        query, length = repeat.again[kept], repeat.ids.shape[1]
+        query, length = repeat.again[kept], repeat.given.shape[1]
         right = torch.arange(length) == (repeat.before[kept] + behind)[:, None]
         among = visible(query, length, material.ahead)
         guesses = {**offsets(query, right, range(-(2 * LONGEST + BETWEEN), 0)), "uniform": uniform(right, among)}
-        yield Reading(repeat.ids, [Questions(task, query, right, among, guesses)])
+        return [Questions(task, query, right, among, guesses)]
+
+    return asked

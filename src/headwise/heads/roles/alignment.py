@@ -1,17 +1,29 @@
 """Looking from a token at its counterpart: the sound of a word, the same atom before a reaction."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
 from headwise.heads.guesses import uniform
 from headwise.heads.material import Aligned, Material
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Reading, Role
 
 
-def read(model, material: Material) -> Iterator[Reading]:
+@dataclass(frozen=True, eq=False)
+class Pair(Reading):
+    """An input, and which of its parts belong together."""
+
+    aligned: Aligned
+
+
+def read(model, material: Material) -> Iterator[Pair]:
     for aligned in material.some(material.aligned):
-        yield Reading(aligned.what, [_question(aligned)])
+        yield Pair(aligned.what, aligned)
+
+
+def asker(model, material: Material) -> Ask:
+    return lambda pair: [_question(pair.aligned)]
 
 
 def _question(aligned: Aligned) -> Questions:
@@ -42,6 +54,7 @@ ENTRY = Role(
     baseline="an even pace through both sequences; the same weight everywhere",
     hit=True,
     read=read,
+    ask=asker,
     needs="aligned",
     cross=True,
 )

@@ -1,25 +1,36 @@
 """Looking from a pronoun at what it stands for."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
 from headwise.heads.material import Material
 from headwise.heads.pronouns import Pronoun
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Reading, Role
 from headwise.heads.words import tokens_of
 
 
-def read(model, material: Material) -> Iterator[Reading]:
+@dataclass(frozen=True, eq=False)
+class Mentioned(Reading):
+    """A text with a pronoun. Unit 0 is the pronoun, 1 the mention that it stands for, 2 the other."""
+
+    pronoun: Pronoun
+
+
+def read(model, material: Material) -> Iterator[Mentioned]:
     seen = [pronoun for pronoun in material.pronouns if material.ahead or max(pronoun.right[0], pronoun.wrong[0]) < pronoun.place[0]]
     for pronoun in material.some(seen):
         ids, units = tokens_of(model.tokenizer, pronoun.text, (pronoun.place, pronoun.right, pronoun.wrong))
         if all(units) and len(set().union(*units)) == sum(map(len, units)):
-            yield Reading(torch.tensor([ids]), [_question(pronoun)], units)
+            yield Mentioned(torch.tensor([ids]), pronoun, units=units)
+
+
+def asker(model, material: Material) -> Ask:
+    return lambda text: [_question(text.pronoun)]
 
 
 def _question(pronoun: Pronoun) -> Questions:
-    """Unit 0 is the pronoun, 1 the mention that it stands for, 2 the other."""
     nearest = _away(pronoun, pronoun.right) < _away(pronoun, pronoun.wrong)
     guesses = {"nearest mention": torch.tensor([float(nearest)]), "farthest mention": torch.tensor([float(not nearest)])}
     return Questions("pronoun → mention", torch.tensor([0]), torch.tensor([[False, True, False]]), torch.tensor([[False, True, True]]), guesses)
@@ -35,5 +46,6 @@ ENTRY = Role(
     baseline="the nearest mention, or the farthest",
     hit=True,
     read=read,
+    ask=asker,
     needs="pronouns",
 )

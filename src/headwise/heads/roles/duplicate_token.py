@@ -3,12 +3,13 @@
 from functools import partial
 
 from headwise.heads.role import Role
-from headwise.heads.roles._repeats import asked
+from headwise.heads.roles._repeats import asker, repeats
 
 ENTRY = Role(
     definition="from a token that was there before looks at its earlier self",
     source="Wang et al. 2022, duplicate token heads; here with random lengths",
     baseline="the best fixed offset; the same weight everywhere",
     hit=False,
-    read=partial(asked, task="the same token, earlier", behind=0),
+    read=repeats,
+    ask=partial(asker, task="the same token, earlier", behind=0),
 )

@@ -1,26 +1,39 @@
 """Looking along the lines of grammar, in both directions."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
 from headwise.heads.guesses import offsets, visible
 from headwise.heads.material import Material
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Reading, Role
 from headwise.heads.sentences import Sentence
 from headwise.heads.words import tokens_of
 
 WORDS = range(4, 61)  # of a sentence that is read
 
 
-def read(model, material: Material) -> Iterator[Reading]:
+@dataclass(frozen=True, eq=False)
+class Parsed(Reading):
+    """A sentence with its grammar; its units are its words."""
+
+    units: Sequence[tuple[int, ...]] = field(kw_only=True)
+    sentence: Sentence
+
+
+def read(model, material: Material) -> Iterator[Parsed]:
     for sentence in material.some([sentence for sentence in material.sentences if len(sentence.spans) in WORDS]):
         ids, units = tokens_of(model.tokenizer, sentence.text, sentence.spans)
-        yield Reading(torch.tensor([ids]), list(_questions(sentence, units, material)), units)
+        yield Parsed(torch.tensor([ids]), sentence, units=units)
 
 
-def _questions(sentence: Sentence, units: list[tuple[int, ...]], material: Material) -> Iterator[Questions]:
+def asker(model, material: Material) -> Ask:
+    return lambda text: list(_questions(text.sentence, text.units, material))
+
+
+def _questions(sentence: Sentence, units: Sequence[tuple[int, ...]], material: Material) -> Iterator[Questions]:
     pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for word, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True)):
         if head < 0 or relation == "punct" or (material.relations and relation not in material.relations):
@@ -52,5 +65,6 @@ ENTRY = Role(
     baseline="the best fixed offset in words",
     hit=True,
     read=read,
+    ask=asker,
     needs="sentences",
 )

@@ -1,21 +1,17 @@
 """Looking far away."""
 
-from collections.abc import Iterator
-
 import torch
 
 from headwise.heads.guesses import uniform, visible
 from headwise.heads.material import Material
 from headwise.heads.reading import texts
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Role
 
 AWAY = (32, 128)  # tokens
 
 
-def read(model, material: Material) -> Iterator[Reading]:
-    for text in texts(model, material):
-        length = len(text.tokens)
-        yield Reading(text.given, [_beyond(away, length, material.ahead) for away in AWAY if length > 2 * away])
+def asker(model, material: Material) -> Ask:
+    return lambda text: [_beyond(away, len(text.tokens), material.ahead) for away in AWAY if len(text.tokens) > 2 * away]
 
 
 def _beyond(away: int, length: int, ahead: bool) -> Questions:
@@ -31,5 +27,6 @@ ENTRY = Role(
     source="Jiang et al. 2023 and others: mass by distance",
     baseline="the same weight for every token that it sees",
     hit=False,
-    read=read,
+    read=texts,
+    ask=asker,
 )

@@ -1,21 +1,32 @@
 """Finding a needle in filler text."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
+from headwise.axes import Int, Tensor
 from headwise.heads import prose
 from headwise.heads.guesses import offsets, uniform, visible
 from headwise.heads.material import Material
 from headwise.heads.reading import longest
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Reading, Role
 from headwise.heads.words import tokens_of
 
 TEXTS, SENTENCES, DIGITS = 32, (6, 18), 5
 NAMES = ("Berlin", "Tokyo", "Paris", "Cairo", "Lima", "Oslo", "Rome", "Delhi")
 
 
-def read(model, material: Material) -> Iterator[Reading]:
+@dataclass(frozen=True, eq=False)
+class Haystack(Reading):
+    """A text with a number in it, piece by piece, and what asks for each piece: the token that foretells it, the one before it or the mask in its place."""
+
+    given: Int[Tensor, "1 T"]
+    needle: Int[Tensor, " n"]
+    query: Int[Tensor, " n"]
+
+
+def read(model, material: Material) -> Iterator[Haystack]:
     """The number is told somewhere, and asked for at the end. A model that sees ahead gets its mask in place of the answer."""
     random, mask = material.random(), getattr(model.tokenizer, "mask_token_id", None)
     if material.ahead and mask is None:
@@ -29,19 +40,26 @@ def read(model, material: Material) -> Iterator[Reading]:
         first, second = text.index(number), text.rindex(number)
         ids, (needle, answer) = tokens_of(model.tokenizer, text, [(first, first + DIGITS), (second, second + DIGITS)])
         if len(needle) == len(answer) and len(ids) <= longest(model):
-            yield _reading(ids, needle, answer, mask if material.ahead else None, material.ahead)
+            yield _haystack(ids, needle, answer, mask if material.ahead else None)
 
 
-def _reading(ids: list[int], needle: Sequence[int], answer: Sequence[int], mask: int | None, ahead: bool) -> Reading:
-    """What asks is the token that foretells a piece of the answer: the one before it, or the mask in its place."""
+def _haystack(ids: list[int], needle: Sequence[int], answer: Sequence[int], mask: int | None) -> Haystack:
     given = torch.tensor([ids])
     if mask is not None:
         given[0, list(answer)] = mask
-    query = torch.tensor(answer) - int(mask is None)
-    right = torch.arange(len(ids)) == torch.tensor(needle)[:, None]
-    among = visible(query, len(ids), ahead)
-    guesses = {**offsets(query, right, range(-len(ids), 0)), "uniform": uniform(right, among)}
-    return Reading(given, [Questions("the needle's next piece", query, right, among, guesses)])
+    return Haystack(given, torch.tensor(needle), torch.tensor(answer) - int(mask is None))
+
+
+def asker(model, material: Material) -> Ask:
+    return lambda text: [_question(text, material.ahead)]
+
+
+def _question(text: Haystack, ahead: bool) -> Questions:
+    length = text.given.shape[1]
+    right = torch.arange(length) == text.needle[:, None]
+    among = visible(text.query, length, ahead)
+    guesses = {**offsets(text.query, right, range(-length, 0)), "uniform": uniform(right, among)}
+    return Questions("the needle's next piece", text.query, right, among, guesses)
 
 
 ENTRY = Role(
@@ -50,4 +68,5 @@ ENTRY = Role(
     baseline="the best fixed offset; the same weight everywhere",
     hit=True,
     read=read,
+    ask=asker,
 )

@@ -1,7 +1,5 @@
 """Looking at other words of like meaning."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import nn
 
@@ -10,16 +8,15 @@ from headwise.errors import ModelError
 from headwise.heads.guesses import uniform, visible
 from headwise.heads.material import Material
 from headwise.heads.reading import Text, texts
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Role
 
 PAIRS, ALIKE = 20000, 3.0  # a pair of tokens is alike when its cosine lies so many standard deviations above that of random pairs
 
 
-def read(model, material: Material) -> Iterator[Reading]:
+def asker(model, material: Material) -> Ask:
     table = _embeddings(model)
     bar = _bar(table, material.seed)
-    for text in texts(model, material):
-        yield Reading(text.given, [_question(text, table, bar, material.ahead)])
+    return lambda text: [_question(text, table, bar, material.ahead)]
 
 
 def _embeddings(model) -> Float[Tensor, "V M"]:
@@ -61,5 +58,6 @@ ENTRY = Role(
     source="the model's own input embeddings",
     baseline="the same weight for every token that it sees; what it gives to the same token",
     hit=False,
-    read=read,
+    read=texts,
+    ask=asker,
 )

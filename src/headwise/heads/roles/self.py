@@ -1,22 +1,22 @@
 """Looking at oneself."""
 
-from collections.abc import Iterator
-
 import torch
 
 from headwise.heads.guesses import uniform, visible
 from headwise.heads.material import Material
 from headwise.heads.reading import texts
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.role import Ask, Questions, Role
 
 
-def read(model, material: Material) -> Iterator[Reading]:
-    for text in texts(model, material):
-        length = len(text.tokens)
-        query = torch.arange(1, length)
-        among = visible(query, length, material.ahead)
-        right = torch.arange(length) == query[:, None]
-        yield Reading(text.given, [Questions("itself", query, right, among, {"uniform": uniform(right, among)})])
+def asker(model, material: Material) -> Ask:
+    return lambda text: [_question(len(text.tokens), material.ahead)]
+
+
+def _question(length: int, ahead: bool) -> Questions:
+    query = torch.arange(1, length)
+    among = visible(query, length, ahead)
+    right = torch.arange(length) == query[:, None]
+    return Questions("itself", query, right, among, {"uniform": uniform(right, among)})
 
 
 ENTRY = Role(
@@ -24,5 +24,6 @@ ENTRY = Role(
     source="Kovaleva et al. 2019, the diagonal pattern",
     baseline="the same weight for every token that it sees",
     hit=False,
-    read=read,
+    read=texts,
+    ask=asker,
 )

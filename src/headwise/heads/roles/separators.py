@@ -1,28 +1,31 @@
 """Looking at what stands between: special tokens behind the first, punctuation, line breaks."""
 
-from collections.abc import Iterator
+from collections.abc import Set
 
 import torch
 
 from headwise.heads.guesses import uniform, visible
 from headwise.heads.material import Material
-from headwise.heads.reading import texts
-from headwise.heads.role import Questions, Reading, Role
+from headwise.heads.reading import Text, texts
+from headwise.heads.role import Ask, Questions, Role
 
 MARKS = frozenset(".,;:!?")
 
 
-def read(model, material: Material) -> Iterator[Reading]:
+def asker(model, material: Material) -> Ask:
     special = set(getattr(model.tokenizer, "all_special_ids", ()))
-    for text in texts(model, material):
-        length = len(text.tokens)
-        query = torch.arange(1, length)
-        among = visible(query, length, material.ahead)
-        kinds = {
-            "special tokens": [place > 0 and int(token) in special for place, token in enumerate(text.ids)],
-            "punctuation": [place > 0 and token.strip() in MARKS for place, token in enumerate(text.tokens)],
-        }
-        yield Reading(text.given, [_on(name, torch.tensor(marks), query, among) for name, marks in kinds.items() if any(marks)])
+    return lambda text: _questions(text, special, material.ahead)
+
+
+def _questions(text: Text, special: Set[int], ahead: bool) -> list[Questions]:
+    length = len(text.tokens)
+    query = torch.arange(1, length)
+    among = visible(query, length, ahead)
+    kinds = {
+        "special tokens": [place > 0 and token in special for place, token in enumerate(text.ids.tolist())],
+        "punctuation": [place > 0 and token.strip() in MARKS for place, token in enumerate(text.tokens)],
+    }
+    return [_on(name, torch.tensor(marks), query, among) for name, marks in kinds.items() if any(marks)]
 
 
 def _on(name: str, marks, query, among) -> Questions:
@@ -37,5 +40,6 @@ ENTRY = Role(
     source="Clark et al. 2019, sections 3.2 and 3.3",
     baseline="the same weight for every token that it sees",
     hit=False,
-    read=read,
+    read=texts,
+    ask=asker,
 )
