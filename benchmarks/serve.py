@@ -81,16 +81,23 @@ class Client:
 
 
 @contextmanager
-def served(*models: str) -> Iterator[tuple[int, int, float]]:
-    """`headwise serve`: its port, its process and when it was started."""
+def served(*models: str, cache: str | None = None) -> Iterator[tuple[int, int, float]]:
+    """`headwise serve`: its port, its process and when it was started.
+
+    Args:
+        cache: the folder in which it keeps things; the user's own when absent.
+    """
     command = [sys.executable, "-m", "headwise", "serve", *models, "--port", "0", "--no-browser", "--json"]
     start = time.perf_counter()
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", **({} if cache is None else {"HEADWISE_CACHE": cache})}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             told = ""
             while not told.endswith("}\n"):
-                told += process.stdout.readline()
+                line = process.stdout.readline()
+                if not line:
+                    raise RuntimeError(f"headwise serve must tell its address, got an end with status {process.wait()}. Run it by hand: {' '.join(command)}")
+                told += line
             yield int(json.loads(told)["address"].split(":")[2].split("/")[0]), process.pid, start
         finally:
             process.terminate()
@@ -102,6 +109,7 @@ def run(quick: bool) -> Report:
     50 clients that read tiles at once: no error, p99 in 1 s. 4,096 tokens of SmolLM2 with less than 2.5 GB of server.
     """
     numbers: dict[str, float] = {}
+    _first_view(numbers)
     _minilm(numbers)
     if not quick:
         _smollm2(numbers)
@@ -109,15 +117,32 @@ def run(quick: bool) -> Report:
     return Report("serve", machine(), [], numbers)
 
 
+def _first_view(numbers: dict[str, float]) -> None:
+    """Two starts with a cache that was empty: what the second shows at once was kept by the first."""
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("never seen", "seen at an earlier start"):
+            with served("demo:minilm", cache=cache) as (port, _, start):
+                tab = Client(port)
+                tab.ask("GET", "/")
+                numbers[f"page itself after start, MiniLM {name}, s"] = time.perf_counter() - start
+                tab.begin()
+                tab.ready("minilm")
+                first = tab.all_thumbnails("minilm", CAT)
+                numbers[f"first view of MiniLM after start, {name}, s"] = time.perf_counter() - start
+                tab.ask("GET", f"/api/runs/{first['id']}/proof")
+                numbers[f"its proof after start, {name}, s"] = time.perf_counter() - start
+                end = time.monotonic() + SECONDS
+                while not list(Path(cache).glob("seen/*.json")) and time.monotonic() < end:
+                    time.sleep(0.05)
+
+
 def _minilm(numbers: dict[str, float]) -> None:
-    with served("demo:minilm") as (port, _, start):
+    with served("demo:minilm") as (port, *_):
         tab = Client(port)
-        tab.ask("GET", "/")
-        numbers["page itself after start, s"] = time.perf_counter() - start
         tab.begin()
         tab.ready("minilm")
         first = tab.all_thumbnails("minilm", CAT)
-        numbers["first view of MiniLM after start, s"] = time.perf_counter() - start
+        tab.ask("GET", f"/api/runs/{first['id']}/proof")  # the model is open
         texts = [" ".join(random.Random(n).choices(WORDS, k=10)) for n in range(9)]
         numbers["a new short text of MiniLM to all thumbnails, ms"] = _median(lambda text: tab.all_thumbnails("minilm", text), texts)
         heads = [(layer, head) for layer in range(6) for head in range(12)]

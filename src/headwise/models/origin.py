@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers.utils.hub import cached_file
 
-Stamp = tuple[int, int, int, int]  # size, time of the last write in ns, of the last change at all (which nothing can set back), inode
+from headwise.models.stamps import Stamp, stamps
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Origin:
 
     def changed(self) -> list[str]:
         """The files that are not as they were, new ones and missing ones among them."""
-        now = _stamps(self.folder)
+        now = stamps(self.folder)
         return sorted(name for name in {*now, *self.files} if now.get(name) != self.files.get(name))
 
 
@@ -37,13 +37,4 @@ def origin_of(where: str) -> Origin | None:
         if found is None:
             return None
         folder = Path(found).parent
-    return Origin(folder, _stamps(folder))
-
-
-def _stamps(folder: Path) -> dict[str, Stamp]:
-    found: dict[str, Stamp] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            state = path.stat()
-            found[str(path.relative_to(folder))] = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-    return found
+    return Origin(folder, stamps(folder))

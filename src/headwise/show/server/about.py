@@ -1,5 +1,6 @@
 """Routes about the server itself, and about what needs no model: state, sessions, events, the five moves, what can be checked."""
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -90,15 +91,22 @@ class About:
 
     async def claims(self, request: Request) -> Response:
         """What is said about heads, with the cards that a model has already; nothing is measured."""
-        from headwise.claims.at_hand import AtHand
-        from headwise.show.server.claimed import every
-
         asked = request.query_params.get("model")
-        if asked is None:
+        model = None if asked is None else await self.desk.library.opened(asked)
+        every = await self.desk.work.look(_claims)
+        if model is None:
             return said({"model": None, "claims": await self.desk.work.look(every, None)})
-        model = self.desk.library.ready(asked)
+        from headwise.claims.at_hand import AtHand
+
         hand = await once(self.desk.hands, asked, lambda: self.desk.work.look(AtHand, model))
         return said({"model": asked, "claims": await self.desk.work.look(every, hand)})
+
+
+def _claims() -> Callable[..., Any]:
+    imports.transformers()
+    from headwise.show.server.claimed import every
+
+    return every
 
 
 def _playable() -> list[dict[str, str]]:

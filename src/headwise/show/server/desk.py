@@ -1,7 +1,7 @@
 """What every route stands at: the models, the sessions, the runs, the jobs and the places for work of one server."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -62,12 +62,19 @@ class Desk:
     work: Work = field(init=False)
     texts: dict[str, dict[str, str]] = field(default_factory=lambda: dict(TEXTS))
     hands: dict[Any, asyncio.Future] = field(default_factory=dict)
+    errands: set[asyncio.Future] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.hub = Hub(self._freed)
         self.library = Library(self.settings.models, self.settings.folder, self._changed)
         self.keep = Keep(self.settings.budget)
         self.jobs = Jobs(self.hub)
+
+    def errand(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for; it is given up when the server ends."""
+        task = asyncio.ensure_future(work)
+        self.errands.add(task)
+        task.add_done_callback(self.errands.discard)
 
     def _freed(self, session: str) -> None:
         self.keep.leave(session)

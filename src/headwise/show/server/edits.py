@@ -54,10 +54,10 @@ class Edits:
         """A head is to say so many times what it says."""
         check_token(request.scope)
         asked = await body_of(request, {"session": str, "part": str, "layer": int, "head": int, "scale": float})
-        session, held = self.desk.hub.get(asked["session"]), self._some_run(request, asked["session"])
+        session, run = self.desk.hub.get(asked["session"]), await self._some_run(request, asked["session"]).whole()
         if not 0 <= asked["scale"] <= LARGEST:
             raise Denied(400, "ArgumentError", f"scale must be in 0..{LARGEST:g}, got {asked['scale']}. 0 silences a head, 1 leaves it as it is.")
-        place = place_of(held.run, asked["part"], asked["layer"], asked["head"])
+        place = place_of(run, asked["part"], asked["layer"], asked["head"])
         self._history(request, session).put(Edit(place.part, place.layer, asked["head"], float(asked["scale"])))
         return await self._told(request, session)
 
@@ -93,7 +93,7 @@ class Edits:
         edits = self._history(request, session).edits
         if not edits:
             raise Denied(400, "ArgumentError", "a checkpoint must have an edit, got none. Make one first.")
-        run = self._some_run(request, session.id).run
+        run = await self._some_run(request, session.id).whole()
         path = self.desk.settings.save / name
 
         def write() -> dict[str, Any]:
@@ -108,28 +108,30 @@ class Edits:
     async def effect(self, request: Request) -> Response:
         """What the session's edits do to what the model says in the end."""
         held = self.desk.keep.get(request.path_params["id"])
+        run = await held.whole()
         session = self.desk.hub.get(request.query_params.get("session", ""))
         edits = self._history_of(session, held.model).edits
 
         def measure() -> dict[str, Any]:
             from headwise.show.server.measured import effect
 
-            return effect(self.desk.library.ready(held.model), held.run, edits)
+            return effect(self.desk.library.ready(held.model), run, edits)
 
         return said(await held.once(("effect", edits), lambda: self.desk.work.run(measure)))
 
     async def dose(self, request: Request) -> Response:
         """What nine scales of a head do, upon the session's other edits."""
         held = self.desk.keep.get(request.path_params["id"])
+        run = await held.whole()
         session = self.desk.hub.get(request.query_params.get("session", ""))
         part = request.query_params.get("part", held.facts["parts"][0]["name"])
-        place, head = place_of(held.run, part, *(request.path_params[name] for name in ("layer", "head"))), request.path_params["head"]
+        place, head = place_of(run, part, *(request.path_params[name] for name in ("layer", "head"))), request.path_params["head"]
         others = tuple(one for one in self._history_of(session, held.model).edits if one.place != (part, place.layer, head))
 
         def measure() -> dict[str, Any]:
             from headwise.show.server.measured import dose
 
-            return dose(self.desk.library.ready(held.model), held.run, place, head, others)
+            return dose(self.desk.library.ready(held.model), run, place, head, others)
 
         return said(await held.once(("dose", part, place.layer, head, others), lambda: self.desk.work.run(measure)))
 
@@ -163,7 +165,7 @@ class Edits:
         told: dict[str, Any] = {"edits": [vars(edit) for edit in history.edits], "undo": len(history.past), "redo": len(history.future)}
         told |= {"tensors": [], "of_tensors": 0 if model.model is None else tensors_in(model.model.hf)}
         if history.edits:
-            run = self._some_run(request, session.id).run
+            run = await self._some_run(request, session.id).whole()
             told["tensors"] = await self.desk.work.look(tensors, run, history.edits)
         return said(told)
 

@@ -85,6 +85,7 @@ class JobRoutes:
 
     async def _importance(self, asked: dict[str, Any]) -> Work:
         held = self.desk.keep.get(asked.get("run", ""))
+        run = await held.whole()
         part = asked.get("part", held.facts["parts"][0]["name"])
         if part not in [one["name"] for one in held.facts["parts"]]:
             raise Denied(400, "ArgumentError", f"part must be one of the run's, got {part[:40]!r}. Correct it.")
@@ -92,12 +93,12 @@ class JobRoutes:
         async def work(job: Job) -> Any:
             from headwise.show.server.measured import importance
 
-            return await self.desk.work.prove(importance, held.run, part, lambda **words: self.desk.jobs.tell(job, **words), job.stop.is_set)
+            return await self.desk.work.prove(importance, run, part, lambda **words: self.desk.jobs.tell(job, **words), job.stop.is_set)
 
         return work
 
     async def _roles(self, asked: dict[str, Any]) -> Work:
-        model, only = self.desk.library.ready(asked.get("model", "")), asked.get("only")
+        model, only = await self.desk.library.opened(asked.get("model", "")), asked.get("only")
         names = await self.desk.work.look(_playable)
         if only is not None and only not in names:
             raise Denied(400, "ArgumentError", f"only must be one of {', '.join(names)}, got {only[:40]!r}. Leave it out for all.")
@@ -110,7 +111,7 @@ class JobRoutes:
         return work
 
     async def _compare(self, asked: dict[str, Any]) -> Work:
-        base, tuned = (self.desk.library.ready(asked.get(name, "")) for name in ("base", "tuned"))
+        base, tuned = [await self.desk.library.opened(asked.get(name, "")) for name in ("base", "tuned")]
         text = asked.get("text")
         if text is not None and len(text) > CHARACTERS:
             raise Denied(400, "ArgumentError", f"text must have at most {CHARACTERS} characters, got {len(text)}. Shorten it.")
@@ -123,9 +124,9 @@ class JobRoutes:
         return work
 
     async def _claims(self, asked: dict[str, Any]) -> Work:
+        model, only = await self.desk.library.opened(asked.get("model", "")), asked.get("only")
         from headwise.claims.investigate import known
 
-        model, only = self.desk.library.ready(asked.get("model", "")), asked.get("only")
         if only is not None and only not in known():
             raise Denied(400, "ArgumentError", f"only must be one of {', '.join(known())}, got {only[:40]!r}. Leave it out for all.")
 

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ class Held:
     """A run and what was made of it.
 
     Attributes:
+        there: the run; None while its model is being opened and what is shown was seen at an earlier start.
+        arriving: ends when it is there.
         sessions: that look at it.
         facts: the JSON that tells of it.
         made: answers that cost something, by name: numbers of writes, what the model says, the proof.
@@ -29,16 +31,33 @@ class Held:
     id: str
     model: str
     text: str
-    run: "Run"
+    there: "Run | None"
     facts: dict[str, Any]
     sessions: set[str] = field(default_factory=set)
     made: dict[Any, asyncio.Future] = field(default_factory=dict)
     ready: "OrderedDict[Any, bytes]" = field(default_factory=OrderedDict)
     ready_bytes: int = 0
+    arriving: "asyncio.Future | None" = None
+
+    @property
+    def run(self) -> "Run":
+        if self.there is None:
+            raise RuntimeError(f"run {self.id} must be waited for, got one that is not there yet. Await whole().")
+        return self.there
+
+    async def whole(self) -> "Run":
+        """The run, when it is there.
+
+        Raises:
+            Denied: its model cannot be opened, or says something else than what was kept.
+        """
+        if self.there is None and self.arriving is not None:
+            await asyncio.shield(self.arriving)
+        return self.run
 
     @property
     def size(self) -> int:
-        return self.run.bytes + self.ready_bytes
+        return (0 if self.there is None else self.there.bytes) + self.ready_bytes
 
     async def once(self, name: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """Something of this run that is made when it is first asked for, once however many ask."""
@@ -73,7 +92,7 @@ class Keep:
 
     async def run(self, model: str, text: str, session: str, make: Callable[[], Awaitable[tuple["Run", dict[str, Any]]]]) -> Held:
         """The run of a text: the one there is, or a new one."""
-        found = next((held for held in self.runs.values() if (held.model, held.text) == (model, text)), None)
+        found = self._of(model, text)
         if found is None:
 
             async def begin() -> Held:
@@ -90,6 +109,33 @@ class Keep:
         self.runs.setdefault(found.id, found)
         self.runs.move_to_end(found.id)
         return found
+
+    def foresee(self, model: str, text: str, session: str, facts: Mapping[str, Any], make: Callable[[Held], Awaitable["Run"]]) -> Held:
+        """What was seen at an earlier start, until the run is there; the run itself where there is one.
+
+        Args:
+            facts: as they were then.
+            make: makes the run, and holds it against what is shown; what it raises is told to all who wait, and the run is gone.
+        """
+        found = self._of(model, text)
+        if found is None:
+            id = f"r-{secrets.token_urlsafe(12)}"
+            found = self.runs[id] = Held(id, model, text, None, {**facts, "model": model, "id": id})
+            found.arriving = asyncio.ensure_future(self._arrive(found, make))
+            found.arriving.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is told to those who wait, if any do
+        found.sessions.add(session)
+        return found
+
+    async def _arrive(self, held: Held, make: Callable[[Held], Awaitable["Run"]]) -> None:
+        try:
+            held.there = await make(held)
+            self._make_room(held)
+        except BaseException:
+            self.runs.pop(held.id, None)
+            raise
+
+    def _of(self, model: str, text: str) -> Held | None:
+        return next((held for held in self.runs.values() if (held.model, held.text) == (model, text)), None)
 
     def get(self, id: str) -> Held:
         """A run.

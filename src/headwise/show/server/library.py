@@ -1,9 +1,10 @@
 """The models that the page may show: those given at start, and those in the folder of models. Opened one after the other, in a thread."""
 
+import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.errors import HeadwiseError
 from headwise.show.server import imports
 from headwise.show.server.answers import Denied
+from headwise.show.server.seen import Seen, find
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,6 +29,9 @@ class Shelved:
         state: waiting, loading, ready or failed.
         reason: why it failed.
         base: the id of the model whose edits were saved as this one.
+        seen: what was seen of it at an earlier start, and still holds: shown while it is being opened.
+        opening: ends when it is open, or cannot be.
+        kept: what was seen of it since the start is kept for the next.
     """
 
     id: str
@@ -36,6 +41,9 @@ class Shelved:
     reason: str | None = None
     model: "Model | None" = None
     base: str | None = None
+    seen: Seen | None = None
+    opening: "Future | None" = None
+    kept: bool = False
 
 
 class Library:
@@ -73,8 +81,9 @@ class Library:
             if begin:
                 found.state, found.reason = "loading", None
         if begin:
+            found.seen = find(found.source) if isinstance(found.source, str) else None
             self.told(found)
-            self.thread.submit(self._open, found)
+            found.opening = self.thread.submit(self._open, found)
         return found
 
     def get(self, id: str) -> Shelved:
@@ -104,6 +113,17 @@ class Library:
             self.open(id)
             raise Denied(503, "ModelLoading", f"model must be open, got {found.name} which is still {found.state}. Wait for it.")
         return found.model
+
+    async def opened(self, id: str) -> "Model":
+        """The model, waited for where the page shows what was seen of it earlier.
+
+        Raises:
+            Denied: it cannot be opened, or is not yet and nothing of it is shown.
+        """
+        found = self.get(id)
+        if found.model is None and found.seen is not None and found.opening is not None:
+            await asyncio.shield(asyncio.wrap_future(found.opening))
+        return self.ready(id)
 
     def entries(self) -> list[dict[str, Any]]:
         """What the page is told of each."""
@@ -143,10 +163,12 @@ class Library:
 def entry(found: Shelved) -> dict[str, Any]:
     """What the page is told of a model."""
     told = {"id": found.id, "name": found.name, "state": found.state, "reason": found.reason, "base": found.base}
-    return told if found.model is None else {**told, **_facts(found.model)}
+    if found.model is None:
+        return told if found.seen is None or found.state != "loading" else {**told, **found.seen.model, "state": "ready"}
+    return {**told, **facts(found.model)}
 
 
-def _facts(model: "Model") -> Mapping[str, Any]:
+def facts(model: "Model") -> Mapping[str, Any]:
     """Sizes, as far as the model's configuration says them."""
     from headwise.models.inputs import positions
     from headwise.models.kind import is_encoder_decoder, text_config

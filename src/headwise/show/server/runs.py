@@ -10,14 +10,16 @@ from starlette.routing import Route
 
 from headwise.show.server.answers import STAYS, Denied, body_of, numbers, one_of, said, whole
 from headwise.show.server.desk import Desk
+from headwise.show.server.first import foreseen, keep_seen, looked
 from headwise.show.server.keep import Held
 from headwise.show.server.pack import pack
+from headwise.show.server.texts import THUMBNAIL
 
 if TYPE_CHECKING:
     from headwise.models.parts import Place
+    from headwise.models.run import Run
 
 CELLS = 1 << 20  # weights in one answer
-THUMBNAIL = 24
 BINARY = "application/octet-stream"
 
 
@@ -52,7 +54,10 @@ class Runs:
         """Read a text."""
         asked = await body_of(request, {"session": str, "model": str, "text": str})
         desk, session = self.desk, self.desk.hub.get(asked["session"])
-        model = desk.library.ready(asked["model"])
+        shelved = desk.library.get(asked["model"])
+        if shelved.state == "loading" and shelved.seen is not None and shelved.seen.text == asked["text"]:
+            return said(foreseen(desk, shelved, shelved.seen, session.id).facts)
+        model = await desk.library.opened(asked["model"])
 
         async def make() -> Any:
             from headwise.show.server.reading import read
@@ -67,48 +72,45 @@ class Runs:
         return said(held.facts)
 
     async def facts(self, request: Request) -> Response:
-        return said(self._held(request).facts)
+        return said(self._shown(request).facts)
 
     async def delete(self, request: Request) -> Response:
         """The session looks at this run no more."""
-        self.desk.keep.leave(self.desk.hub.get(request.query_params.get("session", "")).id, self._held(request).id)
+        self.desk.keep.leave(self.desk.hub.get(request.query_params.get("session", "")).id, self._shown(request).id)
         return Response(status_code=204)
 
     async def grid(self, request: Request) -> Response:
-        from headwise.show.server.reading import grid
-
         held, part = self._part(request)
-        return numbers(await self._looked(held, ("grid", part), grid, held.run, part), part=part)
+        return numbers(await looked(self.desk, held, "grid", part), part=part)
 
     async def writes(self, request: Request) -> Response:
-        from headwise.show.server.reading import writes
-
         held, part = self._part(request)
-        return numbers(await self._looked(held, ("writes", part), writes, held.run, part), part=part)
+        return numbers(await looked(self.desk, held, "writes", part), part=part)
 
     async def thumbnails(self, request: Request) -> Response:
         """Block mass of every head of some layers, in 8 bits."""
         held, part = self._part(request)
-        layers = self._layers(held, part)
+        layers = next(one["layers"] for one in held.facts["parts"] if one["name"] == part)
         size = whole(request, "size", THUMBNAIL, 4, 64)
-        first = whole(request, "first", 0, 0, len(layers) - 1)
-        count = whole(request, "count", len(layers) - first, 1, len(layers) - first)
-        name = ("thumbnails", part, size, first, count)
-        return await self._ready(held, name, partial(_thumbnails, held, layers[first : first + count], size, first))
+        first = whole(request, "first", 0, 0, layers - 1)
+        count = whole(request, "count", layers - first, 1, layers - first)
+        answer = await self._ready(held, ("thumbnails", part, size, first, count), partial(_thumbnails, held, part, slice(first, first + count), size))
+        keep_seen(self.desk, held)
+        return answer
 
     async def head(self, request: Request) -> Response:
         """Statistics and writes of each token of a head."""
+        held, place, head = await self._place(request)
         from headwise.show.server.reading import by_token
 
-        held, place, head = self._place(request)
         found = await self.desk.work.look(by_token, held.run, place.part, place.layer, head)
         return numbers(found, part=place.part)
 
     async def weights(self, request: Request) -> Response:
         """Exact weights of a rectangle."""
+        held, place, head = await self._place(request)
         from headwise.show.server.maps import rectangle
 
-        held, place, head = self._place(request)
         rows, keys = _span(request, "rows", place.queries), _span(request, "keys", place.keys)
         cells = (rows.stop - rows.start) * (keys.stop - keys.start)
         if cells > CELLS:
@@ -118,77 +120,78 @@ class Runs:
 
     async def tile(self, request: Request) -> Response:
         """256 x 256 pixels of a head's map."""
-        held, place, head = self._place(request)
+        held, place, head = await self._place(request)
         where, pool = _where(request), one_of(request, "pool", ("max", "mean"))
         return await self._ready(held, ("tile", place.index, head, where, pool), partial(_tile, held, place, head, where, pool))
 
     async def picture(self, request: Request) -> Response:
         """The same in colours."""
-        held, place, head = self._place(request)
+        held, place, head = await self._place(request)
         where, pool = _where(request), one_of(request, "pool", ("max", "mean"))
         look = one_of(request, "ramp", ("light", "dark")), one_of(request, "scale", ("sqrt", "lin", "log"))
         name = ("png", place.index, head, where, pool, look)
         return await self._ready(held, name, partial(_picture, held, place, head, where, pool, look), "image/png")
 
     async def proof(self, request: Request) -> Response:
+        held = self._shown(request)
+        run = await held.whole()
         from headwise.show.server.proofs import proved
 
-        held = self._held(request)
-        return said(await held.once("proof", lambda: self.desk.work.prove(proved, held.run)))
+        return said(await held.once("proof", lambda: self.desk.work.prove(proved, run)))
 
     async def certificate(self, request: Request) -> Response:
         """The true error of a row's weights, proved."""
+        held, place, head = await self._place(request)
         from headwise.show.server.certified import certified
 
-        held, place, head = self._place(request)
         query = request.path_params["query"]
         if query >= place.queries:
             raise Denied(404, "NotFound", f"query must be in 0..{place.queries - 1}, got {query}. Choose one of these.")
         return said(await held.once(("certificate", place.index, head, query), lambda: self.desk.work.prove(certified, held.run, place, head, query)))
 
-    def _held(self, request: Request) -> Held:
+    def _shown(self, request: Request) -> Held:
+        """A run, or what is shown until it is there."""
         held = self.desk.keep.get(request.path_params["id"])
         for session in held.sessions:
             self.desk.hub.touch(session)
         return held
 
     def _part(self, request: Request) -> tuple[Held, str]:
-        held = self._held(request)
+        held = self._shown(request)
         parts = [part["name"] for part in held.facts["parts"]]
         return held, one_of(request, "part", tuple(parts))
 
-    @staticmethod
-    def _layers(held: Held, part: str) -> "list[Place]":
-        return [place for place in held.run.places if place.part == part]
-
-    def _place(self, request: Request) -> "tuple[Held, Place, int]":
+    async def _place(self, request: Request) -> "tuple[Held, Place, int]":
         """The head that a path names."""
         held, part = self._part(request)
-        layers, (layer, head) = self._layers(held, part), (request.path_params[name] for name in ("layer", "head"))
+        layers, (layer, head) = _layers(await held.whole(), part), (request.path_params[name] for name in ("layer", "head"))
         if layer >= len(layers) or head >= layers[layer].heads:
             raise Denied(404, "NotFound", f"head must be one of the {len(layers)} layers of part {part!r}, got {layer}.{head}. Choose one of these.")
         return held, layers[layer], head
-
-    async def _looked(self, held: Held, name: Any, make: Callable[..., Any], *given: Any) -> Any:
-        return await held.once(name, lambda: self.desk.work.look(make, *given))
 
     async def _ready(self, held: Held, name: Any, make: Callable[[], bytes], kind: str = BINARY) -> Response:
         """An answer that is kept ready once it was made."""
         known = held.known(name)
         if known is None:
+            await held.whole()
             known = held.remember(name, await self.desk.work.look(make))
         return Response(known, media_type=kind, headers=STAYS)
 
 
-def _thumbnails(held: Held, layers: "list[Place]", size: int, first: int) -> bytes:
+def _layers(run: "Run", part: str) -> "list[Place]":
+    return [place for place in run.places if place.part == part]
+
+
+def _thumbnails(held: Held, part: str, some: slice, size: int) -> bytes:
     import numpy as np
 
     from headwise.show.server.maps import cell_of, coded, masses
 
+    layers = _layers(held.run, part)[some]
     made = [coded(masses(held.run, place, size)) for place in layers]
     most = max(len(x) for x in made)
     filled = [np.concatenate([x, np.zeros((most - len(x), *x.shape[1:]), np.uint8)]) for x in made]
-    return pack({"mass": np.stack(filled)}, {"part": layers[0].part, "first": first, "cell": cell_of(layers[0], size), "encoding": "sqrt8"})
+    return pack({"mass": np.stack(filled)}, {"part": part, "first": some.start, "cell": cell_of(layers[0], size), "encoding": "sqrt8"})
 
 
 def _tile(held: Held, place: "Place", head: int, where: tuple[int, int, int], pool: str) -> bytes:

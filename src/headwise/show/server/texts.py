@@ -1,6 +1,7 @@
-"""The sample texts of the page."""
+"""The sample texts of the page, and sizes of what it shows of them."""
 
 CHARACTERS = 400_000  # of a text that somebody may send
+THUMBNAIL = 24  # cells of a map in small
 
 TEXTS = {
     "cat": {"title": "The cat sat on the mat…", "text": "The cat sat on the mat because it was tired."},

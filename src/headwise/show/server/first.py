@@ -1,0 +1,94 @@
+"""The first view of a model: what was seen at an earlier start until the model is open, held against its own numbers then; and kept for the next start."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from headwise.show.server import seen as kept
+from headwise.show.server.answers import Denied
+from headwise.show.server.desk import Desk
+from headwise.show.server.keep import Held
+from headwise.show.server.library import Shelved, facts
+from headwise.show.server.seen import Seen
+from headwise.show.server.texts import TEXTS, THUMBNAIL
+
+if TYPE_CHECKING:
+    from headwise.models.run import Run
+
+
+async def looked(desk: Desk, held: Held, what: str, part: str) -> Any:
+    """The mean of every statistic ("grid") or write ("writes") of each head, made when first asked for."""
+
+    async def make() -> Any:
+        run = await held.whole()
+        from headwise.show.server import reading
+
+        return await desk.work.look(getattr(reading, what), run, part)
+
+    return await held.once((what, part), make)
+
+
+def foreseen(desk: Desk, shelved: Shelved, seen: Seen, session: str) -> Held:
+    """What was seen of a model that is being opened."""
+
+    async def make(held: Held) -> "Run":
+        try:
+            return await made(held)
+        except BaseException:
+            shelved.seen = None  # nobody is shown it again
+            raise
+
+    async def made(held: Held) -> "Run":
+        model = await desk.library.opened(shelved.id)
+        from headwise.show.server.reading import grid, read, writes  # not before: opening a model imports the same in its thread
+
+        run, now = await desk.work.run(read, model, seen.text)
+        means = {"grid": grid, "writes": writes}
+        arrays = {name: await desk.work.look(means[name], run, seen.part) for name in seen.arrays}
+        if not seen.agrees(arrays):
+            kept.forget(shelved.source)
+            raise Denied(410, "RunGone", "numbers kept from an earlier start must be the model's own, got others. They are dropped: run the text again.")
+        held.facts.update({**now, "id": held.id})
+        held.made |= {(name, seen.part): _done(arrays[name]) for name in arrays}
+        return run
+
+    held = desk.keep.foresee(shelved.id, seen.text, session, seen.facts, make)
+    if held.there is None and not held.made:
+        held.made |= {(name, seen.part): _done(arrays) for name, arrays in seen.arrays.items()}
+        held.remember(_whole(held, seen.part), seen.thumbnails)
+    return held
+
+
+def keep_seen(desk: Desk, held: Held) -> None:
+    """Keep a view of a sample text, once it has been shown: the first of each model since the start."""
+    shelved = desk.library.get(held.model)
+    part = held.facts["parts"][0]["name"]
+    thumbnails = held.known(_whole(held, part))
+    opened = shelved.model
+    if shelved.kept or thumbnails is None or held.there is None or opened is None or not isinstance(shelved.source, str):
+        return
+    if opened.origin is None or held.text not in [text["text"] for text in TEXTS.values()]:
+        return
+    shelved.kept = True
+    origin, source = opened.origin, shelved.source
+
+    async def later() -> None:
+        names = ["grid"] if held.facts["parts"][0]["writes_refused"] else ["grid", "writes"]
+        arrays = {name: await looked(desk, held, name, part) for name in names}
+        facts_of_run = {name: value for name, value in held.facts.items() if name not in ("id", "model")}
+        view = Seen(await desk.work.look(facts, opened), held.text, facts_of_run, part, arrays, thumbnails)
+        if not origin.changed():
+            await desk.work.look(kept.keep, source, origin, view)
+
+    desk.errand(later())
+
+
+def _whole(held: Held, part: str) -> tuple[Any, ...]:
+    """The name of the answer that holds every thumbnail of a part."""
+    layers = next(one["layers"] for one in held.facts["parts"] if one["name"] == part)
+    return ("thumbnails", part, THUMBNAIL, 0, layers)
+
+
+def _done(value: Any) -> asyncio.Future:
+    found = asyncio.get_running_loop().create_future()
+    found.set_result(value)
+    return found

@@ -1,0 +1,180 @@
+"""A model that is being opened shows what was seen of it at an earlier start: only while nothing has changed, and held against its own numbers."""
+
+import shutil
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headwise.errors import CheckpointError
+from headwise.models.origin import Origin
+from headwise.models.stamps import stamps
+from headwise.show.server import library, seen
+from headwise.show.server.texts import TEXTS
+from tests.show.server.conftest import serving
+
+TEXT = TEXTS["cat"]["text"]
+PATHS = ("grid", "writes", "thumbnails")
+
+
+@pytest.fixture
+def folder(checkpoints, tmp_path, monkeypatch):
+    """A checkpoint of its own, and a cache of its own."""
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
+    return shutil.copytree(checkpoints["llama"], tmp_path / "mine")
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Models are opened only when it is set."""
+    found, plain = threading.Event(), library.Library._open
+    monkeypatch.setattr(library.Library, "_open", lambda self, shelved: found.wait(60) and plain(self, shelved))
+    found.set()
+    return found
+
+
+def ready(page, state: str = "ready") -> dict:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        (found,) = page.get("/api/state").json()["models"]
+        if found["state"] == state:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(found)
+
+
+def looked_at(folder) -> tuple[dict, dict, dict[str, bytes]]:
+    """A first start: what was told of the model and of the run, and the answers of the first view."""
+    with serving(models=[str(folder)]) as page:
+        model, run = ready(page), page.read("mine", TEXT)
+        answers = {path: page.get(f"/api/runs/{run['id']}/{path}").content for path in PATHS}
+        end = time.monotonic() + 60
+        while seen.find(str(folder)) is None and time.monotonic() < end:
+            time.sleep(0.02)
+    assert seen.find(str(folder)) is not None
+    return model, run, answers
+
+
+def test_the_next_start_shows_the_same_at_once_and_the_rest_when_the_model_is_open(folder, gate):
+    model, run, answers = looked_at(folder)
+    gate.clear()
+    with serving(models=[str(folder)]) as page:
+        assert page.get("/api/state").json()["models"] == [model]
+        again = page.read("mine", TEXT)
+        assert page.desk.library.get("mine").model is None
+        assert {**again, "id": ""} == {**run, "id": ""}
+        assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
+        assert page.read("mine", TEXT)["id"] == again["id"]
+        waited: list = []
+        asking = [
+            threading.Thread(target=lambda path=path: waited.append(page.get(path)))
+            for path in (f"/api/runs/{again['id']}/heads/2/4", "/api/claims?model=mine")
+        ]
+        for one in asking:
+            one.start()
+        time.sleep(0.2)
+        assert not waited and page.desk.library.get("mine").model is None
+        gate.set()
+        for one in asking:
+            one.join(60)
+        assert [one.status_code for one in waited] == [200, 200]
+        assert page.get(f"/api/runs/{again['id']}/proof").json()["passed"]
+        assert page.desk.keep.runs[again["id"]].run.places
+        assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
+
+
+def test_another_text_waits_for_the_model(folder, gate):
+    looked_at(folder)
+    gate.clear()
+    with serving(models=[str(folder)]) as page:
+        threading.Timer(0.2, gate.set).start()
+        assert page.read("mine", "the cat ran")["parts"][0]["queries"] == 3
+
+
+def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate):
+    _, _, answers = looked_at(folder)
+    found = seen.find(str(folder))
+    grid = {name: values + (name == "entropy") * np.float32(0.01) for name, values in found.arrays["grid"].items()}
+    seen.keep(str(folder), Origin(folder, stamps(folder)), replace(found, arrays={**found.arrays, "grid": grid}))
+    gate.clear()
+    with serving(models=[str(folder)]) as page:
+        wrong = page.read("mine", TEXT)["id"]
+        assert page.get(f"/api/runs/{wrong}/grid").content != answers["grid"]
+        gate.set()
+        gone = page.get(f"/api/runs/{wrong}/proof")
+        assert (gone.status_code, gone.json()["error"]["kind"]) == (410, "RunGone")
+        assert seen.find(str(folder)) is None
+        right = page.read("mine", TEXT)["id"]
+        assert page.get(f"/api/runs/{right}/grid").content == answers["grid"]
+
+
+def test_a_model_that_cannot_be_opened_any_more_says_so(folder, gate, monkeypatch):
+    looked_at(folder)
+    gate.clear()
+    with serving(models=[str(folder)]) as page:
+        run = page.read("mine", TEXT)["id"]
+
+        def broken(source):
+            raise CheckpointError("a checkpoint must be whole, got half of it.")
+
+        monkeypatch.setattr("headwise.models.open.open_model", broken)
+        gate.set()
+        said = "a checkpoint must be whole, got half of it."
+        assert ready(page, "failed")["reason"] == said
+        assert page.get(f"/api/runs/{run}").status_code == 410
+        again = page.post("/api/runs", session=page.session, model="mine", text=TEXT)
+        assert (again.status_code, again.json()["error"]) == (503, {"kind": "ModelFailed", "message": said})
+
+
+@pytest.mark.parametrize("change", ["weights", "another file", "setting", "library", "code", "half"])
+def test_whatever_could_change_a_number_ends_it(folder, monkeypatch, change):
+    looked_at(folder)
+    path = seen._path(str(folder))
+    if change == "weights":
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes())
+    elif change == "another file":
+        (folder / "adapter.json").write_text("{}")
+    elif change == "setting":
+        monkeypatch.setenv("HEADWISE_ISA", "scalar")
+    elif change == "library":
+        monkeypatch.setattr(seen, "_versions", lambda: {"torch": "0"})
+    elif change == "code":
+        monkeypatch.setattr(seen, "_code", lambda: "other")
+    else:
+        path.write_text(path.read_text()[:-100])
+    assert seen.find(str(folder)) is None
+
+
+def test_what_somebody_wrote_is_never_kept(folder):
+    with serving(models=[str(folder)]) as page:
+        ready(page)
+        run = page.read("mine", "a dog that nobody else knows of")
+        page.get(f"/api/runs/{run['id']}/thumbnails")
+        assert not page.desk.errands and not page.desk.library.get("mine").kept
+    assert seen.find(str(folder)) is None
+
+
+def test_a_disk_that_cannot_be_written_keeps_nothing(folder, monkeypatch):
+    looked_at(folder)
+    found = seen.find(str(folder))
+    seen.forget(str(folder))
+    origin = Origin(folder, stamps(folder))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(seen, "write_whole", full)
+    seen.keep(str(folder), origin, found)
+    assert seen.find(str(folder)) is None
+
+
+def test_a_view_that_is_too_large_is_not_kept(folder, monkeypatch):
+    looked_at(folder)
+    found = seen.find(str(folder))
+    seen.forget(str(folder))
+    monkeypatch.setattr(seen, "LARGEST", 1000)
+    seen.keep(str(folder), Origin(folder, stamps(folder)), found)
+    assert seen.find(str(folder)) is None
