@@ -47,6 +47,7 @@ def _version(package: str) -> str:
         return "of unknown version"
 
 
+SHRINKING = 25.0  # seconds: more than a level has, for those that compile every shape anew
 IN_MODELS = "transformers`, in models"
 
 
@@ -67,7 +68,7 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     page = Path(__file__).with_name("findings.md")
     for name in names or [*(name for name, peer in peers().items() if all(find_spec(module) for module in peer.needs)), "models"]:
-        new = {IN_MODELS: in_models()} if name == "models" else {name: section(name, check(name, level="quick"))}
+        new = {IN_MODELS: in_models()} if name == "models" else {name: section(name, check(name, level="quick", shrinking=SHRINKING))}
         page.write_text(joined({**sections(page.read_text(encoding="utf-8")), **new}), encoding="utf-8")
 
 

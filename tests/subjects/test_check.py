@@ -211,3 +211,38 @@ def test_wrong_arguments(plain):
 def test_only_one_dtype(plain):
     report = check(strangers.WRONG["only bfloat16"], dtype=torch.float32)
     assert report.passed, str(report)
+
+
+def test_a_suite_of_junit_has_what_held_what_fell_and_what_is_a_convention(plain):
+    report = check(strangers.prints)
+    suite = ElementTree.fromstring(report.to_junit())
+    by_name = {case.get("name"): case for case in suite.findall("testcase")}
+    assert suite.tag == "testsuite" and suite.get("name") == report.subject and float(suite.get("time")) > 0
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
+    assert int(suite.get("tests")) == len(by_name) and int(suite.get("skipped")) == len(suite.findall("testcase/skipped")) == len(report.not_tested)
+    assert all(len(by_name[law]) == 0 for law in report.held)
+    assert len(by_name["prints"]) == 0, "a convention is a case that passes"
+    assert by_name["window"].find("skipped").get("message") == "its signature has no such argument"
+    suite = ElementTree.fromstring(check(strangers.masks_from_lengths).to_junit())
+    assert {one.get("name"): one.get("value") for one in suite.findall("properties/property")}["convention.mask_polarity"] == "hide"
+
+    report = check(strangers.wrong_scale)
+    suite = ElementTree.fromstring(report.to_junit())
+    fallen = {case.get("name"): case.find("failure") for case in suite.findall("testcase") if case.find("failure") is not None}
+    first = report.failures[0]
+    assert int(suite.get("failures")) == len(fallen) and first.law in fallen and set(first.also) <= set(fallen)
+    assert fallen[first.law].get("type") == "wrong" and fallen[first.law].get("message") == first.statement
+    assert "def test_" in fallen[first.law].text
+    assert set(report.held).isdisjoint(fallen)
+
+
+def test_a_module_is_given_what_it_has_room_for_in_a_process_of_its_own_too(plain):
+    near, far = check("tests.subjects.strangers:SelfAttention"), check("tests.subjects.strangers:SelfAttention", timeout=30.0)
+    assert near.passed and far.passed, str(far)
+    assert far.held == near.held
+
+
+def test_the_time_for_shrinking_is_the_callers(plain):
+    assert check(strangers.wrong_scale, shrinking=0.0).failures[0].smallest == "The smallest found in the time given."
+    with pytest.raises(hw.HeadwiseError, match="shrinking must not be negative, got -1"):
+        check(attend, shrinking=-1)

@@ -55,3 +55,9 @@ def test_a_problem_that_makes_no_sense_is_passed_over():
 
     least, _ = shrunk(problem(queries=5), fails, EFFORT)
     assert least.shape[2] == 3
+
+
+def test_the_usual_dtype_is_plainer():
+    some = problem(seed=3).to(torch.float64)
+    assert shrunk(some, lambda p: True, EFFORT)[0].query.dtype == torch.float32
+    assert shrunk(some, lambda p: p.query.dtype == torch.float64, EFFORT)[0].query.dtype == torch.float64

@@ -1,6 +1,7 @@
 """`hw.check`: is this attention right? Every law is tried on its problems, and on problems that nobody thought of; what falls is made small."""
 
 import platform
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -59,6 +60,7 @@ def check(
     timeout: float | None = None,
     arguments: Mapping[str, Any] | None = None,
     told: Progress | None = None,
+    shrinking: float | None = None,
 ) -> Report:
     """Try to prove an attention wrong, and say on which smallest input it is.
 
@@ -72,6 +74,7 @@ def check(
         timeout: seconds that a call may take. The subject then runs in a process of its own, which may also die.
         arguments: with which a class or a peer is made.
         told: is called with what is being done, step by step; a bar on the terminal where there is none.
+        shrinking: seconds that all failures together may be made smaller; as the level has it when absent.
 
     Raises:
         ArgumentError, ArgumentTypeError: the subject is nothing that can be checked, or an argument is none.
@@ -89,13 +92,16 @@ def check(
         raise ArgumentError(f"level must be 'quick' or 'full', got {level!r}. Choose one of them.")
     if timeout is not None and timeout <= 0:
         raise ArgumentError(f"timeout must be positive, got {timeout}. It is the time for one call in seconds.")
+    if shrinking is not None and shrinking < 0:
+        raise ArgumentError(f"shrinking must not be negative, got {shrinking}. It is the time for making failures smaller in seconds.")
     start = time.monotonic()
     name = subject if isinstance(subject, str) else named(subject)
     declared = declarations(conventions)
     near = {"arguments": dict(arguments or {}), "declared": declared, "dtype": dtype, "device": device}
     with distant(subject, timeout, near) as founds, progress(name) if told is None else nullcontext(told) as tell:
         trials = [_judge(found, level, tell) for found in founds]
-        failures = once((trial, failure) for trial in trials for failure in failures_of(trial, name, BUDGETS[level].shrinking, dict(arguments or {}), tell))
+        effort = BUDGETS[level].shrinking if shrinking is None else Effort(sys.maxsize, shrinking)
+        failures = once((trial, failure) for trial in trials for failure in failures_of(trial, name, effort, dict(arguments or {}), tell))
     held = _merged({law: count for law, count in trial.tried.items() if law not in trial.fallen} for trial in trials)
     fallen = {failure.law for failure in failures} | {law for failure in failures for law in failure.also}
     return Report(

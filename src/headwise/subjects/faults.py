@@ -30,7 +30,7 @@ def failures_of(trial: Trial, name: str, effort: Effort, arguments: Mapping[str,
     each = Effort(effort.tries // max(len(falls), 1), effort.seconds / max(len(falls), 1))
     for n, fall in enumerate(sorted(falls, key=lambda fall: weight(fall.judged))):
         told(f"making a failure smaller ({n + 1} of {len(falls)})")
-        looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall), [fall.judged])
+        looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall), fall.finding)
         least, why = _least(trial, fall, each)
         small.append((least, why, looks_like))
     for group in _grouped(trial, small):
@@ -157,11 +157,13 @@ def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[
 
 
 def _dead(trial: Trial, fall: Fall) -> bool:
-    """Whether the worst number is of a row that sees no key."""
+    """Whether the worst number is of a row that sees no key; of a gradient, whether there is such a row."""
     found, problem = fall.finding, fall.finding.problem
     if found.got is None or not found.where:
         return False
     live = problem.seen(trial.watched.conventions).any(-1)
+    if found.how.upstream is not None:
+        return not bool(live.all())
     if isinstance(problem, LayerProblem) and found.got.dim() == 3:
         return not bool(live[found.where[0], :, found.where[1]].all())
     return len(found.where) > 2 and found.got.shape[:3] == live.shape and not bool(live[found.where[:3]])

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from headwise.axes import Tensor
 from headwise.catalog import entries
 from headwise.proof.answer import Answer, How
-from headwise.proof.fit import USUAL
+from headwise.proof.finding import Finding
 from headwise.proof.lie import Lie
 from headwise.proof.subject import Subject
-from headwise.subjects.definition import DEFINITION
-from headwise.subjects.laws import laws
 from headwise.subjects.probing import alike
 
 LAWS_OF_ANY = frozenset({"definition", "error_stays_within_rounding"})  # every fault makes them fall
@@ -34,13 +33,13 @@ class Likely:
     threads: tuple[str, ...]
 
 
-def likely(subject: Subject, law: str, failed: Sequence[tuple[Any, How]], others: Sequence[Any], judged: Sequence[Any] = ()) -> Likely | None:
+def likely(subject: Subject, law: str, failed: Sequence[tuple[Any, How]], others: Sequence[Any], finding: Finding | None = None) -> Likely | None:
     """The attack that the law must catch, that gives the subject's numbers where it failed, and mostly elsewhere too.
 
     Args:
         failed: problems as they were found, before they were shrunk: on a small one many faults look alike.
         others: further problems, on which the subject may be right.
-        judged: problems on which the law falls; it must fall there for the attack too.
+        finding: the number that is wrong; the attack must give that very number.
     """
     told = [(asked, _given(subject, *asked)) for asked in failed]
     plain = [(problem, _given(subject, problem, How())) for problem in others]
@@ -49,7 +48,7 @@ def likely(subject: Subject, law: str, failed: Sequence[tuple[Any, How]], others
     for name, lie, way, liar in _liars(subject):
         if law not in LAWS_OF_ANY and law not in lie.caught_by:
             continue
-        if all(_same(_given(liar, _meant(subject, problem), how), got) for (problem, how), got in told) and _falls(liar, law, judged):
+        if all(_same(_given(liar, _meant(subject, problem), how), got) for (problem, how), got in told) and _tells(liar, subject, finding):
             share = sum(_same(_given(liar, _meant(subject, problem), How()), got) for problem, got in plain) / max(len(plain), 1)
             if share > most:
                 best, most = Likely(name, way, lie.lie, lie.seen_in), share
@@ -69,13 +68,19 @@ def _liars(subject: Subject) -> Iterator[tuple[str, Lie, str, Any]]:
                 yield name, entry, way, liar
 
 
-def _falls(liar: Any, law: str, judged: Sequence[Any]) -> bool:
-    """Whether the law falls for a liar: numbers that are right but for rounding are a liar's too, where it happens to tell the truth."""
-    judge = laws()[law].judge if law in laws() else DEFINITION.judge
-    try:
-        return all(judge(liar, problem.having(**{name: USUAL[name] for name in set(problem.options) - liar.honours if name in USUAL})) for problem in judged)
-    except Exception:  # noqa: BLE001 - a liar may raise anything; then it is no likeness
+def _tells(liar: Any, subject: Subject, finding: Finding | None) -> bool:
+    """Whether a liar gives the very number that was found wrong, and not one that is nearer to what is right: of numbers that are
+    right but for rounding every liar gives the like, where it happens to tell the truth."""
+    if finding is None or finding.got is None or finding.right is None or finding.got.shape != finding.right.shape:
+        return True
+    answer = _given(liar, _meant(subject, finding.problem), finding.how)
+    if answer is None:
         return False
+    said = [x for x in (answer.output, answer.weights, *answer.gradients.values()) if x is not None and x.shape == finding.got.shape]
+    got, right = float(finding.got[finding.where]), float(finding.right[finding.where])
+    near = abs(got - right) / 2
+    numbers = [float(x.detach()[finding.where]) for x in said]
+    return not said or any(abs(number - got) <= near or number == got or not (isfinite(number) or isfinite(got)) for number in numbers)
 
 
 def _given(subject: Any, problem: Any, how: How) -> Answer | None:

@@ -83,7 +83,7 @@ def shrunk(problem: AnyProblem, fails: Callable[[AnyProblem], bool], effort: Eff
 
 
 def weight(problem: AnyProblem) -> tuple[float, ...]:
-    """Smaller comes first: fewer numbers, fewer options, a mask that hides less, whole numbers, small ones."""
+    """Smaller comes first: fewer numbers, fewer options, the usual dtype, a mask that hides less, whole numbers, small ones."""
     tensors = [tensor.detach().double().flatten() for tensor in problem.floats().values()]
     numbers = torch.cat(tensors)
     finite = numbers[numbers.isfinite()]
@@ -96,12 +96,17 @@ def weight(problem: AnyProblem) -> tuple[float, ...]:
     return (
         len(numbers),
         len(problem.options),
+        int(_dtype(problem) != torch.float32),
         mask,
         int(whole),
         float(finite.abs().sum()) + float((finite < 0).sum()) / 8,
         oddness,
         float((finite * torch.arange(1, len(finite) + 1)).abs().sum()),
     )
+
+
+def _dtype(problem: AnyProblem) -> torch.dtype:
+    return problem.x.dtype if isinstance(problem, LayerProblem) else problem.query.dtype
 
 
 def fewer_options(problem: AnyProblem) -> Iterator[AnyProblem]:
@@ -206,7 +211,9 @@ def _of_values(problem: LayerProblem, kept: list[int]) -> LayerProblem:
 
 
 def simpler_options(problem: AnyProblem) -> Iterator[AnyProblem]:
-    """Numbers near 0 for numbers, a mask for fewer axes, True for False."""
+    """The usual dtype, numbers near 0 for numbers, a mask for fewer axes, True for False."""
+    if _dtype(problem) != torch.float32:
+        yield problem.to(torch.float32)
     for name, values in {"scale": (1.0, -1.0, 0.0), "softcap": (1.0, 2.0), "window": (1, 2, (0, 0), (1, None)), "query_offset": (0, 1)}.items():
         if getattr(problem, name) is not None:
             now = getattr(problem, name)

@@ -1,4 +1,8 @@
-"""`torch.compile`d code: the formula written out, and scaled_dot_product_attention, each compiled as a whole for any size."""
+"""`torch.compile`d code: the formula written out, and scaled_dot_product_attention, each compiled as a whole for any size.
+
+A graph is made for each set of flags, with gradients and without, which takes seconds. Each dtype and each order of strides would have graphs of its own:
+so they are compiled in float32 only, and tensors come contiguous.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -53,11 +57,11 @@ def compute(function: Callable[..., Tensor], backend: str, problem: Problem, how
     from torch.fx.experimental import _config as symbols
 
     query, ratio = problem.query, problem.query.shape[1] // max(problem.key.shape[1], 1)
-    key, value = (x if ratio == 1 else x.repeat_interleave(ratio, 1) for x in (problem.key, problem.value))
+    key, value = ((x if ratio == 1 else x.repeat_interleave(ratio, 1)).contiguous() for x in (problem.key, problem.value))
     mask = None if problem.mask is None else problem.mask.expand(problem.shape).contiguous()
     scale = torch.tensor(query.shape[3] ** -0.5 if problem.scale is None else problem.scale, dtype=query.dtype)
     with dynamo.patch(recompile_limit=4096, accumulated_recompile_limit=4096), symbols.patch(use_duck_shape=False, backed_size_oblivious=True):
-        return compiled(function, backend)(query, key, value, problem.causal, mask, scale)
+        return compiled(function, backend)(query.contiguous(), key, value, problem.causal, mask, scale)
 
 
 def build(backend: str = "inductor") -> tuple[CallSubject, ...]:
@@ -75,7 +79,7 @@ def build(backend: str = "inductor") -> tuple[CallSubject, ...]:
             partial(compute, function, backend),
             honours,
             Conventions(dead_row=dead, hidden_nonfinite="leaks", weights="never"),
-            (torch.float32, torch.bfloat16),
+            (torch.float32,),
         )
         for function, dead in ((formula, "nan"), (fused, "zero"))
     )

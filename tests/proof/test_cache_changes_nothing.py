@@ -1,0 +1,34 @@
+"""A text token by token: also where the first query stands at the first key, and a window cannot be said of one query alone."""
+
+import pytest
+import torch
+
+from headwise.attention.attend import attend
+from headwise.proof.conventions import Conventions
+from headwise.proof.invariants.cache_changes_nothing import ENTRY
+from headwise.proof.pool import problem
+from headwise.subjects.call import CallSubject
+
+
+def subject(corner: str, reach: int = 0) -> CallSubject:
+    """Right, or with windows that are longer by `reach`."""
+
+    def compute(asked, how):
+        offset = 0 if corner == "top-left" and asked.query_offset is None else asked.query_offset
+        window = asked.window + reach if isinstance(asked.window, int) else asked.window
+        return attend(asked.query, asked.key, asked.value, causal=asked.causal, query_offset=offset, window=window, mask=asked.mask, bias=asked.bias)
+
+    return CallSubject("windowed", compute, frozenset({"causal", "window", "mask", "bias", "groups"}), Conventions(corner=corner, weights="never"))
+
+
+@pytest.mark.parametrize("corner", ["top-left", "bottom-right"])
+def test_a_window_reaches_as_far_one_by_one_as_all_at_once(corner):
+    problems = [*ENTRY.problems(subject(corner), "full"), problem(queries=5, causal=True, window=(1, None), bias=torch.randn(5, 5).double())]
+    assert sum(one.window is not None for one in problems) > 2
+    for one in problems:
+        assert ENTRY.judge(subject(corner), one.to(torch.float32)) is None
+
+
+def test_a_window_that_is_longer_all_at_once_is_seen():
+    falls = [ENTRY.judge(subject("top-left", reach=1), one) for one in ENTRY.problems(subject("top-left"), "quick") if one.window is not None]
+    assert any(fall is not None for fall in falls)
