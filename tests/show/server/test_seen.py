@@ -1,9 +1,16 @@
 """A model that is being opened shows what was seen of it at an earlier start: only while nothing has changed, and held against its own numbers."""
 
+import http.client
+import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -178,3 +185,50 @@ def test_a_view_that_is_too_large_is_not_kept(folder, monkeypatch):
     monkeypatch.setattr(seen, "LARGEST", 1000)
     seen.keep(str(folder), Origin(folder, stamps(folder)), found)
     assert seen.find(str(folder)) is None
+
+
+def test_in_a_process_of_its_own(folder):
+    """Where nothing has been imported yet: what a request imports must not meet what the opening of the model imports in its thread."""
+    first, second = (_asked_at_once(folder) for _ in range(2))
+    assert [status for status, _ in first[:4]] == [503] * 4, "never seen"
+    assert [status for status, _ in second] == [200] * len(second)
+    assert second[-1][1]["passed"]
+
+
+def _asked_at_once(folder) -> list[tuple[int, dict]]:
+    """Start a server; ask it for the first view and more at once, then, when the model is open, for the proof: each status and answer."""
+    command = [sys.executable, "-m", "headwise", "serve", str(folder), "--port", "0", "--no-browser", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}) as process:
+        try:
+            told = ""
+            while not told.endswith("}\n"):
+                told += (line := process.stdout.readline())
+                assert line, "the server has ended"
+            port = urlsplit(json.loads(told)["address"]).port
+            session = _ask(port, "POST", "/api/sessions")[1]["session"]
+            text = {"session": session, "model": "mine", "text": TEXT}
+            status, run = _ask(port, "POST", "/api/runs", text)
+            found = [(status, run)] * 4
+            if status == 200:
+                with ThreadPoolExecutor(4) as pool:
+                    paths = [f"/api/runs/{run['id']}/{what}" for what in ("heads/1/2", "weights/1/2", "tiles/1/2/1/0/0")]
+                    found = list(pool.map(lambda path: _ask(port, "GET", path), [*paths, "/api/claims?model=mine", "/api/roles"]))
+            while status != 200:
+                status, run = _ask(port, "POST", "/api/runs", text)
+            _ask(port, "GET", f"/api/runs/{run['id']}/thumbnails")
+            found.append(_ask(port, "GET", f"/api/runs/{run['id']}/proof"))
+            end = time.monotonic() + 60
+            while seen.find(str(folder)) is None and time.monotonic() < end:
+                time.sleep(0.05)
+            return found
+        finally:
+            process.terminate()
+
+
+def _ask(port: int, method: str, path: str, body: dict | None = None) -> tuple[int, dict]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection.request(method, path, None if body is None else json.dumps(body))
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer.status, json.loads(data) if answer.headers["content-type"].startswith("application/json") else {}
