@@ -14,8 +14,12 @@ STYLE = """
 body { background: var(--page); color: var(--ink); font: 14px/20px system-ui, sans-serif; margin: 0 auto; max-width: 960px; padding: 24px 16px }
 h1 { font-size: 20px; line-height: 28px } h2 { font-size: 15px } .fail h2 { color: var(--red) } h1.passed { color: var(--blue) } h1.failed { color: var(--red) }
 article, section { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: 12px 16px; margin: 12px 0 }
-th { text-align: left; vertical-align: top; color: var(--ink2); font-weight: 500; padding: 2px 16px 2px 0; white-space: nowrap }
-td, pre { font: 12px/18px ui-monospace, monospace; overflow-wrap: anywhere } pre { overflow-x: auto; border-top: 1px solid var(--line); padding-top: 8px }
+table { border-collapse: collapse; width: 100% } tr { border-top: 1px solid var(--line) } tr:first-child { border-top: 0 }
+th, td { vertical-align: top; padding: 3px 0; line-height: 18px; overflow-wrap: anywhere }
+th { text-align: left; color: var(--ink2); font-weight: 500; padding-right: 16px; width: 88px } section th { width: 40% }
+td, pre { font: 12px/18px ui-monospace, monospace }
+.why, .smallest, .like { font: inherit; line-height: 18px } .got { color: var(--red); font-weight: 600 } .right { color: var(--blue); font-weight: 600 }
+pre { overflow-x: auto; background: var(--page); border-radius: 4px; padding: 8px 12px; margin: 12px 0 4px }
 a { color: var(--blue) }
 """
 
@@ -46,4 +50,13 @@ def _section(title: str, rows: Mapping[str, str]) -> str:
 
 
 def _table(rows: Mapping[str, str]) -> str:
-    return "<table>" + "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items() if value) + "</table>"
+    return (
+        "<table>"
+        + "".join(f'<tr><th>{escape(name)}</th><td class="{_kind(name)}">{escape(value)}</td></tr>' for name, value in rows.items() if value)
+        + "</table>"
+    )
+
+
+def _kind(name: str) -> str:
+    """The class of a value: what is a sentence is set as one, and the two sides are told apart."""
+    return {"why": "why", "smallest": "smallest", "looks like": "like", "got": "got", "right": "right"}.get(name, "")
