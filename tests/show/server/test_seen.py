@@ -74,6 +74,7 @@ def test_the_next_start_shows_the_same_at_once_and_the_rest_when_the_model_is_op
         assert {**again, "id": ""} == {**run, "id": ""}
         assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
         assert page.read("mine", TEXT)["id"] == again["id"]
+        assert page.get(f"/api/edits/mine?session={page.session}").json()["of_tensors"] == model["tensors"]
         waited: list = []
         asking = [
             threading.Thread(target=lambda path=path: waited.append(page.get(path)))

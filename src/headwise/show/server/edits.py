@@ -15,7 +15,7 @@ from headwise.show.server.guard import check_token
 from headwise.show.server.history import Edit, History
 from headwise.show.server.hub import Session
 from headwise.show.server.keep import Held
-from headwise.show.server.library import tensors_in
+from headwise.show.server.library import entry
 
 if TYPE_CHECKING:
     from headwise.models.parts import Place
@@ -163,7 +163,7 @@ class Edits:
         history = self._history(request, session)
         model = self.desk.library.get(request.path_params["model"])
         told: dict[str, Any] = {"edits": [vars(edit) for edit in history.edits], "undo": len(history.past), "redo": len(history.future)}
-        told |= {"tensors": [], "of_tensors": 0 if model.model is None else tensors_in(model.model.hf)}
+        told |= {"tensors": [], "of_tensors": entry(model).get("tensors", 0)}
         if history.edits:
             run = await self._some_run(request, session.id).whole()
             told["tensors"] = await self.desk.work.look(tensors, run, history.edits)
