@@ -6,6 +6,7 @@ import torch
 from headwise.attention.attend import attend
 from headwise.proof.conventions import Conventions
 from headwise.proof.invariants.cache_changes_nothing import ENTRY
+from headwise.proof.invariants.padding_does_not_matter import ENTRY as PADDING
 from headwise.proof.pool import problem
 from headwise.subjects.call import CallSubject
 
@@ -32,3 +33,16 @@ def test_a_window_reaches_as_far_one_by_one_as_all_at_once(corner):
 def test_a_window_that_is_longer_all_at_once_is_seen():
     falls = [ENTRY.judge(subject("top-left", reach=1), one) for one in ENTRY.problems(subject("top-left"), "quick") if one.window is not None]
     assert any(fall is not None for fall in falls)
+
+
+def test_rows_that_see_nothing_and_take_the_mean_are_means_of_what_is_there():
+    def compute(asked, how):
+        seen = asked.seen(Conventions(dead_row="mean"))
+        scores = (asked.query @ asked.key.mT * asked.query.shape[3] ** -0.5).masked_fill(~seen, -1e9)
+        return scores.softmax(-1) @ asked.value
+
+    averaging = CallSubject("averaging", compute, frozenset({"causal", "window", "mask"}), Conventions(dead_row="mean", weights="never"))
+    for law in (ENTRY, PADDING):
+        problems = law.problems(averaging, "full")
+        assert any(not bool(one.seen().any(-1).all()) for one in problems)
+        assert [law.judge(averaging, one) for one in problems if one.shape[1] == one.key.shape[1]] == [None] * len(problems)

@@ -2,11 +2,13 @@
 
 from functools import lru_cache
 
+import torch
+
 from headwise.axes import Tensor
 from headwise.proof.changed import having
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import ask, differ, room
+from headwise.proof.judging import alive, ask, differ, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.oracle import place
@@ -22,11 +24,14 @@ def judge(subject, problem) -> Finding | None:
     if problem.query_offset is not None or not len(start) or problem.shape[2] == 1:
         return None
     whole, allow = ask(subject, problem).output, room(subject, problem).output
+    counts = (
+        alive(subject, problem)[..., None] if subject.conventions.dead_row == "mean" else torch.ones_like(whole, dtype=torch.bool)
+    )  # of fewer keys, another mean
     steps = [(row, int(start[0]) + row) for row in range(problem.shape[2]) if 0 <= start[0] + row < problem.shape[3]]
     for row, p in steps[:: max(len(steps) // 5, 1)]:
         step = at_step(problem, row, p, subject.conventions.corner == "top-left")
         why = f"Query {row} alone with the {p + 1} keys so far gives another output than among all queries."
-        found = differ(step, ask(subject, step).output, whole[:, :, row : row + 1], 2 * allow[:, :, row : row + 1], why)
+        found = differ(step, ask(subject, step).output, whole[:, :, row : row + 1], 2 * allow[:, :, row : row + 1], why, where=counts[:, :, row : row + 1])
         if found is not None:
             return found
     return None

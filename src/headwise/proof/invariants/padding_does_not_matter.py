@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from headwise.proof.answer import PLAINLY
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import ask, differ, noise_like, room
+from headwise.proof.judging import alive, ask, differ, noise_like, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layer_settings, sizes, witnesses
@@ -28,7 +28,8 @@ def judge(subject, problem) -> Finding | None:
     axis = 1 if isinstance(problem, LayerProblem) else 2
     kept = torch.stack([row.narrow(axis - 1, start, queries) for row, start in zip(found, left, strict=True)]) if batch else found
     right = ask(subject, problem).output
-    return differ(longer, kept, right, 2 * room(subject, problem).output, why)
+    counts = rows(alive(subject, problem), problem) if subject.conventions.dead_row == "mean" else None  # a mean of all values is of the new ones too
+    return differ(longer, kept, right, 2 * room(subject, problem).output, why, where=counts)
 
 
 @lru_cache(maxsize=1024)
