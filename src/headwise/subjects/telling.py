@@ -1,7 +1,7 @@
 """A report in words, as JSON, and as JUnit XML."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
 from headwise.axes import Tensor
@@ -119,23 +119,34 @@ def sides(failure: Failure) -> dict[str, str]:
     if found.got is None or found.right is None:
         return {}
     if found.got.numel() <= SHOWN and found.right.numel() <= SHOWN:
-        return {"got": shown(found.got), "right": shown(found.right)}
-    at = list(found.where)
-    return {"got": f"{float(found.got[found.where]):.6g} at {at}", "right": f"{float(found.right[found.where]):.6g}"}
+        got, right = _apart(shown, found.got, found.right)
+        return {"got": got, "right": right}
+    got, right = _apart(lambda x, digits: written_short(float(x[found.where]), digits), found.got, found.right)
+    return {"got": f"{got} at {list(found.where)}", "right": right}
 
 
-def shown(tensor: Tensor) -> str:
+def _apart(write: Callable[[Tensor, int], str], got: Tensor, right: Tensor) -> tuple[str, str]:
+    """Both with 6 digits, or with as many more as it takes to tell them apart."""
+    ways = ((write(got, digits), write(right, digits)) for digits in (6, 9, 12, 17))
+    found = ("", "")
+    for found in ways:
+        if found[0] != found[1]:
+            break
+    return found
+
+
+def shown(tensor: Tensor, digits: int = 6) -> str:
     """Its numbers, or its shape where they are too many."""
     if tensor.numel() > SHOWN:
         return f"{list(tensor.shape)} numbers, see the test"
-    return written_short(tensor.detach().cpu().tolist())
+    return written_short(tensor.detach().cpu().tolist(), digits)
 
 
-def written_short(value: object) -> str:
-    """Nested numbers with as many digits as matter."""
+def written_short(value: object, digits: int = 6) -> str:
+    """Nested numbers with so many digits at most."""
     if isinstance(value, list):
-        return f"[{', '.join(map(written_short, value))}]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return f"[{', '.join(written_short(one, digits) for one in value)}]"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def to_junit(report: Report) -> str:
