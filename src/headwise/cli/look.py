@@ -46,13 +46,15 @@ def look(
     from headwise.show.head import head_view
     from headwise.show.measure import measure_name
     from headwise.show.overview import overview, part_of, to_plain
+    from headwise.show.server.first import keep_run
 
     measure, place, span = measure_name(statistic), _place(head), _span(rows)
     if place is None and (rows, top) != (None, None):
         raise ArgumentError("rows and top must come with a head, got none. Add for example --head 3.5.")
     if png is not None:
         check_png(png)
-    run = _run(model, read_text(text), audio)
+    words = read_text(text)
+    run = _run(model, words, audio)
     if place is not None or png is not None:
         part = part_of(run, part)  # one head and one picture are of one part
     with waiting("proving"):
@@ -63,6 +65,8 @@ def look(
     if html is not None:
         with waiting(f"writing {html}"):
             run.save_html(html)
+    if audio is None:
+        keep_run(run, words)
     if json:
         print_json({"model": model, **to_plain(view), "head": one and asdict(one)})
     else:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
+from headwise.cli.app import main
 from headwise.errors import CheckpointError
 from headwise.models.origin import Origin
 from headwise.models.stamps import stamps
@@ -187,6 +188,18 @@ def test_a_view_that_is_too_large_is_not_kept(folder, monkeypatch):
     monkeypatch.setattr(seen, "LARGEST", 1000)
     seen.keep(str(folder), Origin(folder, stamps(folder)), found)
     assert seen.find(str(folder)) is None
+
+
+def test_what_was_looked_at_on_the_command_line_is_shown_too(folder, gate, capsys):
+    assert main(["look", str(folder), "nobody else's text"]) == 0
+    assert seen.find(str(folder)) is None
+    assert main(["look", str(folder), TEXT, "--statistic", "first"]) == 0
+    kept = seen.find(str(folder))
+    model, run, answers = looked_at(folder)
+    assert {**kept.facts, "milliseconds": 0} == {**{name: value for name, value in run.items() if name not in ("id", "model")}, "milliseconds": 0}
+    assert kept.thumbnails == answers["thumbnails"] and set(kept.arrays) == {"grid", "writes"}
+    assert {**model, **kept.model} == model
+    capsys.readouterr()
 
 
 def test_in_a_process_of_its_own(folder):

@@ -82,6 +82,23 @@ def keep_seen(desk: Desk, held: Held) -> None:
     desk.errand(later())
 
 
+def keep_run(run: "Run", text: str) -> None:
+    """Keep the first view of a sample text that was read elsewhere, so that the page shows it at its first start."""
+    from headwise.show.server.maps import thumbnails
+    from headwise.show.server.reading import facts_of, grid, writes
+
+    model = run.model
+    if model is None or model.origin is None or text not in [one["text"] for one in TEXTS.values()]:
+        return
+    told = facts_of(model, run, text)
+    first = told["parts"][0]
+    made = {"grid": grid} if first["writes_refused"] else {"grid": grid, "writes": writes}
+    arrays = {name: make(run, first["name"]) for name, make in made.items()}
+    view = Seen(facts(model), text, told, first["name"], arrays, thumbnails(run, first["name"], slice(0, first["layers"]), THUMBNAIL))
+    if not model.origin.changed():
+        kept.keep(model.name, model.origin, view)
+
+
 def _whole(held: Held, part: str) -> tuple[Any, ...]:
     """The name of the answer that holds every thumbnail of a part."""
     layers = next(one["layers"] for one in held.facts["parts"] if one["name"] == part)

@@ -10,6 +10,7 @@ from headwise.attention.spec import Area, Call, tile_of
 from headwise.attention.tiles import pooled
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.models.tile import area, levels
+from headwise.show.server.pack import pack
 
 if TYPE_CHECKING:
     from headwise.models.parts import Place
@@ -51,6 +52,15 @@ def masses(run: "Run", place: "Place", size: int) -> Float[Tensor, "H h w"]:
     several = range(place.heads) if _by_head(kept.call, place) else range(1)
     seen = torch.stack([seen_cells(run, place, head, whole) for head in several])
     return found.masked_fill(~seen, HIDDEN)
+
+
+def thumbnails(run: "Run", part: str, some: slice, size: int) -> bytes:
+    """Block mass of every head of some layers, in 8 bits, as the page reads it."""
+    layers = [place for place in run.places if place.part == part][some]
+    made = [coded(masses(run, place, size)) for place in layers]
+    most = max(len(x) for x in made)
+    filled = [np.concatenate([x, np.zeros((most - len(x), *x.shape[1:]), np.uint8)]) for x in made]
+    return pack({"mass": np.stack(filled)}, {"part": part, "first": some.start, "cell": cell_of(layers[0], size), "encoding": "sqrt8"})
 
 
 def cell_of(place: "Place", size: int) -> int:

@@ -183,15 +183,9 @@ def _layers(run: "Run", part: str) -> "list[Place]":
 
 
 def _thumbnails(held: Held, part: str, some: slice, size: int) -> bytes:
-    import numpy as np
+    from headwise.show.server.maps import thumbnails
 
-    from headwise.show.server.maps import cell_of, coded, masses
-
-    layers = _layers(held.run, part)[some]
-    made = [coded(masses(held.run, place, size)) for place in layers]
-    most = max(len(x) for x in made)
-    filled = [np.concatenate([x, np.zeros((most - len(x), *x.shape[1:]), np.uint8)]) for x in made]
-    return pack({"mass": np.stack(filled)}, {"part": part, "first": some.start, "cell": cell_of(layers[0], size), "encoding": "sqrt8"})
+    return thumbnails(held.run, part, some, size)
 
 
 def _tile(held: Held, place: "Place", head: int, where: tuple[int, int, int], pool: str) -> bytes:
