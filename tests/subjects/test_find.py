@@ -64,7 +64,7 @@ def test_arguments_of_classes(plain):
 def test_arguments_of_peers(plain):
     with pytest.raises(ArgumentError, match=r"arguments must be those that torch_sdpa takes, got heads \(.*\). Leave them out or correct them."):
         find("torch_sdpa", {"heads": 3})
-    with pytest.raises(ArgumentError, match="dtype must be one that torch_compiled takes, got torch.float64. Choose torch.float32 or torch.bfloat16."):
+    with pytest.raises(ArgumentError, match="dtype must be one that torch_compiled takes, got torch.float64. Choose torch.float32."):
         find("torch_compiled", dtype=torch.float64)
     with pytest.raises(ArgumentError, match="backend must be one of inductor, aot_eager, eager, got 'fast'. Choose one of them."):
         find("torch_compiled", {"backend": "fast"})
