@@ -35,9 +35,13 @@ def settled(page, view: str) -> None:
 
 
 def wait(page, true: str, seconds: float = 20) -> None:
-    """Until a JavaScript expression is true: asked from outside, as the page's own policy forbids to evaluate strings inside."""
+    """Until a JavaScript expression is true: asked from outside, as the page's own policy forbids to evaluate strings inside.
+
+    What asks for an element that is not there yet is not true yet.
+    """
     end = time.monotonic() + seconds
-    while not page.evaluate(true):
+    asked = f"(() => {{ try {{ return Boolean({true}) }} catch (error) {{ if (error instanceof TypeError) return false; throw error }} }})()"
+    while not page.evaluate(asked):
         assert time.monotonic() < end, f"not in {seconds} s: {true}"
         page.wait_for_timeout(50)
 
