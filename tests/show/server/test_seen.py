@@ -20,6 +20,7 @@ from headwise.errors import CheckpointError
 from headwise.models.origin import Origin
 from headwise.models.stamps import stamps
 from headwise.show.server import library, seen
+from headwise.show.server.pack import pack, unpack
 from headwise.show.server.texts import TEXTS
 from tests.show.server.conftest import serving
 
@@ -103,21 +104,29 @@ def test_another_text_waits_for_the_model(folder, gate):
         assert page.read("mine", "the cat ran")["parts"][0]["queries"] == 3
 
 
-def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate):
+@pytest.mark.parametrize("what", ["grid", "thumbnails"])
+def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate, what):
     _, _, answers = looked_at(folder)
     found = seen.find(str(folder))
-    grid = {name: values + (name == "entropy") * np.float32(0.01) for name, values in found.arrays["grid"].items()}
-    seen.keep(str(folder), Origin(folder, stamps(folder)), replace(found, arrays={**found.arrays, "grid": grid}))
+    if what == "grid":
+        wrong = {name: values + (name == "entropy") * np.float32(0.01) for name, values in found.arrays["grid"].items()}
+        changed = replace(found, arrays={**found.arrays, "grid": wrong})
+    else:
+        header = unpack(found.thumbnails)
+        mass = header.pop("arrays")["mass"].copy()
+        mass[1, 2, 5, 3] = 200 if mass[1, 2, 5, 3] < 100 else 20
+        changed = replace(found, thumbnails=pack({"mass": mass}, header))
+    seen.keep(str(folder), Origin(folder, stamps(folder)), changed)
     gate.clear()
     with serving(models=[str(folder)]) as page:
         wrong = page.read("mine", TEXT)["id"]
-        assert page.get(f"/api/runs/{wrong}/grid").content != answers["grid"]
+        assert page.get(f"/api/runs/{wrong}/{what}").content != answers[what]
         gate.set()
         gone = page.get(f"/api/runs/{wrong}/proof")
         assert (gone.status_code, gone.json()["error"]["kind"]) == (410, "RunGone")
         assert seen.find(str(folder)) is None
         right = page.read("mine", TEXT)["id"]
-        assert page.get(f"/api/runs/{right}/grid").content == answers["grid"]
+        assert page.get(f"/api/runs/{right}/{what}").content == answers[what]
 
 
 def test_a_model_that_cannot_be_opened_any_more_says_so(folder, gate, monkeypatch):

@@ -39,12 +39,14 @@ def foreseen(desk: Desk, shelved: Shelved, seen: Seen, session: str) -> Held:
 
     async def made(held: Held) -> "Run":
         model = await desk.library.opened(shelved.id)
-        from headwise.show.server.reading import grid, read, writes  # not before: opening a model imports the same in its thread
+        from headwise.show.server.maps import thumbnails  # not before: opening a model imports the same in its thread
+        from headwise.show.server.reading import grid, read, writes
 
         run, now = await desk.work.run(read, model, seen.text)
         means = {"grid": grid, "writes": writes}
         arrays = {name: await desk.work.look(means[name], run, seen.part) for name in seen.arrays}
-        if not seen.agrees(arrays):
+        layers = next(one["layers"] for one in now["parts"] if one["name"] == seen.part)
+        if not seen.agrees(arrays, await desk.work.look(thumbnails, run, seen.part, slice(0, layers), THUMBNAIL)):
             kept.forget(shelved.source)
             raise Denied(410, "RunGone", "numbers kept from an earlier start must be the model's own, got others. They are dropped: run the text again.")
         held.facts.update({**now, "id": held.id})

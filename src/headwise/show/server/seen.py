@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, np.ndarray]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # a pass on other threads adds up in another order
+CODE = 1  # steps of 8 bits: where a weight lies between two codes
 LARGEST = 4 << 20  # bytes of a view that is kept
 
 
@@ -51,9 +52,11 @@ class Seen:
     arrays: Mapping[str, Arrays]
     thumbnails: bytes
 
-    def agrees(self, arrays: Mapping[str, Arrays]) -> bool:
-        """Whether the model's own numbers are these."""
-        return all(
+    def agrees(self, arrays: Mapping[str, Arrays], thumbnails: bytes) -> bool:
+        """Whether the model's own numbers and maps are these."""
+        kept, now = (unpack(answer)["arrays"]["mass"].astype(int) for answer in (self.thumbnails, thumbnails))
+        maps = kept.shape == now.shape and bool(((kept == 0) == (now == 0)).all()) and bool((abs(kept - now) <= CODE).all())
+        return maps and all(
             name in arrays and arrays[name].keys() == kept.keys() and all(_same(kept[one], arrays[name][one]) for one in kept)
             for name, kept in self.arrays.items()
         )
