@@ -119,5 +119,18 @@ def answered(walk: Callable[[Any, How], Answer], problem: Any, how: How) -> Answ
     if how.upstream is None:
         return found
     tensors = problem.floats()
-    slopes = torch.autograd.grad(found.output, list(tensors.values()), how.upstream, allow_unused=True, materialize_grads=True)
+    slopes = torch.autograd.grad(_Pulled.apply(found.output, how.upstream), list(tensors.values()), allow_unused=True, materialize_grads=True)
     return Answer(found.output.detach(), found.weights, found.lse, dict(zip(tensors, slopes, strict=True)), found.writes)
+
+
+class _Pulled(torch.autograd.Function):
+    """A number whose gradient with respect to the output is `upstream`, its strides too. torch.autograd.grad, given one, loads sympy: a second."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, upstream: Tensor) -> Tensor:
+        ctx.upstream = upstream
+        return output.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        return ctx.upstream, None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from headwise.axes import Bool, Tensor
@@ -50,7 +51,7 @@ def differ(
     if not off.numel() or float(off.max()) <= 1:
         return None
     worst = int(off.argmax())
-    place = tuple(int(n) for n in torch.unravel_index(torch.tensor(worst), off.shape))
+    place = tuple(int(n) for n in np.unravel_index(worst, off.shape))  # torch's own loads sympy, which takes a second
     return Finding(severity, problem, why, got, right, place, float(off.flatten()[worst]), how)
 
 

@@ -101,7 +101,8 @@ def check(
     with distant(subject, timeout, near) as founds, progress(name) if told is None else nullcontext(told) as tell:
         trials = [_judge(found, level, tell) for found in founds]
         effort = BUDGETS[level].shrinking if shrinking is None else Effort(sys.maxsize, shrinking)
-        failures = once((trial, failure) for trial in trials for failure in failures_of(trial, name, effort, dict(arguments or {}), tell))
+        small: dict = {}
+        failures = once((trial, failure) for trial in trials for failure in failures_of(trial, name, effort, dict(arguments or {}), tell, small))
     held = _merged({law: count for law, count in trial.tried.items() if law not in trial.fallen} for trial in trials)
     fallen = {failure.law for failure in failures} | {law for failure in failures for law in failure.also}
     return Report(

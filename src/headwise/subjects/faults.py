@@ -23,16 +23,26 @@ from headwise.subjects.watch import MANNERS
 SEVERITIES = ("wrong", "fragile", "convention")
 
 
-def failures_of(trial: Trial, name: str, effort: Effort, arguments: Mapping[str, Any], told: Progress) -> Iterator[Failure]:
-    """Every kind of fall made small, likened to a known fault; those that are one fault told once."""
+Small = tuple[Fall, str, Likely | None]
+
+
+def failures_of(trial: Trial, name: str, effort: Effort, arguments: Mapping[str, Any], told: Progress, known: dict[tuple, Small]) -> Iterator[Failure]:
+    """Every kind of fall made small, likened to a known fault; those that are one fault told once.
+
+    Args:
+        known: what fell in other views of the same subject, by kind, made small already; this view's is added.
+    """
     falls = [*trial.falls.values(), *(Fall(manner, finding.problem, finding) for manner, finding in trial.watched.noted.items())]
-    small: list[tuple[Fall, str, Likely | None]] = []
+    small: list[Small] = []
     each = Effort(effort.tries // max(len(falls), 1), effort.seconds / max(len(falls), 1))
     for n, fall in enumerate(sorted(falls, key=lambda fall: weight(fall.judged))):
         told(f"making a failure smaller ({n + 1} of {len(falls)})")
+        if (as_before := _as_before(trial, fall, known)) is not None:
+            small.append(as_before)
+            continue
         looks_like = None if fall.law in MANNERS else likely(trial.watched, fall.law, _alike(trial, fall), _honest(trial, fall), fall.finding)
-        least, why = _least(trial, fall, each)
-        small.append((least, why, looks_like))
+        least, why = _least(trial, _lighter(trial, fall, small), each)
+        small.append(known.setdefault((type(fall.judged), *fall.kind), (least, why, looks_like)))
     for group in _grouped(trial, small):
         fall, why, looks_like = group[0]
         law = _law_of(fall)
@@ -80,22 +90,47 @@ def _least(trial: Trial, fall: Fall, effort: Effort) -> tuple[Fall, str]:
 
     def fails(problem: AnyProblem) -> bool:
         nonlocal best
-        if fitted(problem, trial.watched.honours) is not problem:
-            return False
-        try:
-            again = fall_of(trial.watched, fall.law, _law_of(fall), problem)
-        except Refused:
-            return False
-        same = again is not None and (again.law, again.finding.severity, again.nan, again.reason) == (fall.law, fall.finding.severity, fall.nan, fall.reason)
-        if same and _signature(again.finding.how) == _signature(fall.finding.how):
-            best = again
-            return True
-        return False
+        again = _again(trial, fall, problem)
+        best = again or best
+        return again is not None
 
     _, complete = shrunk(fall.judged, fails, effort)
     if not complete:
         return best, "The smallest found in the time given."
     return best, f"Nothing can be left out of it: with one {_parts(best.judged)} less, or a simpler number, the law holds."
+
+
+def _as_before(trial: Trial, fall: Fall, known: Mapping[tuple, Small]) -> Small | None:
+    """What is known of this kind from another view, where its smallest problem fells this view as well."""
+    before = known.get((type(fall.judged), *fall.kind))
+    if before is None or fall.law in trial.watched.noted:
+        return None
+    least, why, looks_like = before
+    again = _again(trial, fall, least.judged)
+    return None if again is None else (again, why, looks_like)
+
+
+def _lighter(trial: Trial, fall: Fall, small: list[Small]) -> Fall:
+    """The fall on a problem that another was made to already, where it asks for the same options and falls in the same way on it; else as it is."""
+    for before, *_ in small:
+        alike = type(before.judged) is type(fall.judged) and set(before.judged.options) == set(fall.judged.options)
+        if alike and fall.law not in trial.watched.noted and weight(before.judged) < weight(fall.judged):
+            again = _again(trial, fall, before.judged)
+            if again is not None:
+                return again
+    return fall
+
+
+def _again(trial: Trial, fall: Fall, problem: AnyProblem) -> Fall | None:
+    """The same fall on another problem, or None where it does not fall in the same way."""
+    if fitted(problem, trial.watched.honours) is not problem:
+        return None
+    try:
+        again = fall_of(trial.watched, fall.law, _law_of(fall), problem)
+    except Refused:
+        return None
+    same = again is not None and (again.law, again.finding.severity, again.nan, again.reason) == (fall.law, fall.finding.severity, fall.nan, fall.reason)
+    return again if same and _signature(again.finding.how) == _signature(fall.finding.how) else None
 
 
 def _law_of(fall: Fall) -> Law:
@@ -113,12 +148,12 @@ def _parts(problem: AnyProblem) -> str:
     return ", ".join(name for name, count in several.items() if count > 1) or "option"
 
 
-def _grouped(trial: Trial, small: list[tuple[Fall, str, Likely | None]]) -> list[list[tuple[Fall, str, Likely | None]]]:
+def _grouped(trial: Trial, small: list[Small]) -> list[list[Small]]:
     """Falls that are one fault, the most telling first: the same attack tells them, or the law of one falls on the input of the other too.
 
     The plainer of two inputs tells more than an attack that is like the other.
     """
-    groups: list[list[tuple[Fall, str, Likely | None]]] = []
+    groups: list[list[Small]] = []
     for one in sorted(small, key=lambda one: (SEVERITIES.index(one[0].finding.severity), one[0].law == "definition", one[2] is None, weight(one[0].judged))):
         mine = next((group for group in groups if _one_fault(trial, group[0], one)), None)
         if mine is not None:
@@ -130,7 +165,7 @@ def _grouped(trial: Trial, small: list[tuple[Fall, str, Likely | None]]) -> list
     return groups
 
 
-def _one_fault(trial: Trial, known: tuple[Fall, str, Likely | None], new: tuple[Fall, str, Likely | None]) -> bool:
+def _one_fault(trial: Trial, known: Small, new: Small) -> bool:
     (before, _, attack), (fall, _, other) = known, new
     if fall.law in MANNERS or before.law in MANNERS or type(fall.judged) is not type(before.judged):
         return fall.law == before.law and fall.law in MANNERS

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from headwise.attention.position import NOWHERE
@@ -12,6 +13,7 @@ from headwise.axes import Tensor
 from headwise.errors import HeadwiseError
 from headwise.proof.fit import USUAL
 from headwise.proof.layer_problem import LayerProblem
+from headwise.proof.oracle import numbers as exact
 from headwise.proof.problem import Problem
 from headwise.subjects.planes import with_heads, with_keys, with_planes, with_queries, with_rows
 
@@ -84,24 +86,23 @@ def shrunk(problem: AnyProblem, fails: Callable[[AnyProblem], bool], effort: Eff
 
 def weight(problem: AnyProblem) -> tuple[float, ...]:
     """Smaller comes first: fewer numbers, fewer options, the usual dtype, a mask that hides less, whole numbers, small ones."""
-    tensors = [tensor.detach().double().flatten() for tensor in problem.floats().values()]
-    numbers = torch.cat(tensors)
-    finite = numbers[numbers.isfinite()]
+    numbers = np.concatenate([exact(tensor).ravel() for tensor in problem.floats().values()])
+    finite = numbers[np.isfinite(numbers)]
     mask = 0 if problem.mask is None else problem.mask.numel() + int((~problem.mask).sum())
     loose = [value for value in (problem.scale, problem.softcap, problem.window, problem.query_offset) if isinstance(value, int | float)]
     oddness = sum(value != round(value) for value in loose) + sum(abs(value) for value in loose) / 1e3
     if isinstance(problem.query_offset, Tensor | list | tuple):  # one number for all is plainer
         oddness += 1 + float(torch.as_tensor(problem.query_offset).abs().sum()) / 1e3
-    whole = (finite != finite.round()).sum() + (~numbers.isfinite()).sum()
+    sizes = np.abs(finite)
     return (
         len(numbers),
         len(problem.options),
         int(_dtype(problem) != torch.float32),
         mask,
-        int(whole),
-        float(finite.abs().sum()) + float((finite < 0).sum()) / 8,
+        int((finite != finite.round()).sum()) + len(numbers) - len(finite),
+        float(sizes.sum()) + int((finite < 0).sum()) / 8,
         oddness,
-        float((finite * torch.arange(1, len(finite) + 1)).abs().sum()),
+        float(sizes @ np.arange(1, len(finite) + 1)),
     )
 
 
