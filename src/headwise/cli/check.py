@@ -27,6 +27,9 @@ def check(
     dtype: Annotated[str | None, typer.Option(help="Only this dtype, such as bfloat16; every one that the subject takes when absent.")] = None,
     device: Annotated[str | None, typer.Option(help="Where tensors are to lie, such as cuda.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one call may take.")] = TIMEOUT,
+    shrinking: Annotated[
+        float | None, typer.Option(help="Seconds that all failures together may be made smaller; 10 at quick and 60 at full when absent.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page to this file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML to this file.")] = None,
     json: Json = False,
@@ -41,6 +44,8 @@ def check(
     from headwise.cli.output import print_json
     from headwise.subjects.check import check as run
 
+    for path in (html, junit):
+        _can_be_written(path)
     if "" not in sys.path:
         sys.path.insert(0, "")  # the subject may be a module of the folder one stands in
     report = run(
@@ -51,6 +56,7 @@ def check(
         device=device,
         timeout=timeout,
         arguments=_pairs("arg", arg),
+        shrinking=shrinking,
     )
     _write(html, report.to_html)
     _write(junit, report.to_junit)
@@ -86,6 +92,13 @@ def _dtype(name: str | None) -> Any:
     return found
 
 
+def _can_be_written(path: Path | None) -> None:
+    """Said before the check, which takes its time."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        wrong = "is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
+        raise ArgumentError(f"file must be one that can be written, got {str(path)!r} ({wrong}). Choose another path.")
+
+
 def _write(path: Path | None, made: Callable[[], str]) -> None:
     if path is None:
         return
@@ -112,5 +125,7 @@ ENTRY = Command(
     check,
     examples={
         "headwise check headwise:attend --level quick": "our own, as any other",
+        "headwise check torch.nn:MultiheadAttention --arg embed_dim=16 --arg num_heads=4": "a module, made with these arguments",
+        "headwise check torch_sdpa --json": "a peer by name, for a program to read",
     },
 )

@@ -113,7 +113,7 @@ def find_maps(module: nn.Module, given: Mapping[str, str] | None = None, num_hea
         hits = [
             name
             for name in linear
-            if name.rpartition(".")[2].lower() in names or (what == "out" and name.lower().endswith(("to_out.0", "output.dense", "out.0")))
+            if name.rpartition(".")[2].lower() in names or (what == "out" and name.lower().endswith(LAST_OF_SEVERAL))
         ]
         if what not in found and len(hits) == 1:
             found[what] = _map(hits[0], linear, what)

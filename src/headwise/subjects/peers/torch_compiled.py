@@ -52,15 +52,14 @@ def compiled(function: Callable[..., Tensor], backend: str) -> Callable[..., Ten
 
 
 def compute(function: Callable[..., Tensor], backend: str, problem: Problem, how: How) -> Tensor:
-    """A graph is made once for all sizes, those of 1 included, so that it is the same code that is asked throughout."""
+    """A graph is made for any sizes; those of 1, and those that are alike, have graphs of their own, as torch.compile has it: no limit to their number."""
     from torch._dynamo import config as dynamo
-    from torch.fx.experimental import _config as symbols
 
     query, ratio = problem.query, problem.query.shape[1] // max(problem.key.shape[1], 1)
     key, value = ((x if ratio == 1 else x.repeat_interleave(ratio, 1)).contiguous() for x in (problem.key, problem.value))
     mask = None if problem.mask is None else problem.mask.expand(problem.shape).contiguous()
     scale = torch.tensor(query.shape[3] ** -0.5 if problem.scale is None else problem.scale, dtype=query.dtype)
-    with dynamo.patch(recompile_limit=4096, accumulated_recompile_limit=4096), symbols.patch(use_duck_shape=False, backed_size_oblivious=True):
+    with dynamo.patch(recompile_limit=4096, accumulated_recompile_limit=4096):
         return compiled(function, backend)(query.contiguous(), key, value, problem.causal, mask, scale)
 
 
