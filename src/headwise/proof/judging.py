@@ -55,6 +55,25 @@ def differ(
     return Finding(severity, problem, why, got, right, place, float(off.flatten()[worst]), how)
 
 
+def not_finite(
+    problem: Problem | LayerProblem,
+    got: Tensor,
+    right: Tensor,
+    why: str,
+    how: How = PLAINLY,
+    where: Bool[Tensor, "..."] | None = None,
+    severity: Severity = "wrong",
+) -> Finding | None:
+    """A finding where `got` is NaN or infinite and should not be: of the first such number that counts."""
+    strange = ~got.isfinite().cpu()
+    if where is not None:
+        strange = strange & where.broadcast_to(strange.shape)
+    if not bool(strange.any()):
+        return None
+    place = tuple(int(n) for n in strange.nonzero()[0])
+    return Finding(severity, problem, why, got.detach().double().cpu(), right.detach().double().cpu(), place, how=how)
+
+
 def wrong(problem: Problem | LayerProblem, why: str, how: How = PLAINLY, severity: Severity = "wrong") -> Finding:
     """A finding without two sides."""
     return Finding(severity, problem, why, how=how)

@@ -110,11 +110,7 @@ def find_maps(module: nn.Module, given: Mapping[str, str] | None = None, num_hea
     linear = {name: part for name, part in module.named_modules() if _is_linear(part)}
     found = {what: _map(name, linear, what) for what, name in (given or {}).items()}
     for what, names in NAMES.items():
-        hits = [
-            name
-            for name in linear
-            if name.rpartition(".")[2].lower() in names or (what == "out" and name.lower().endswith(LAST_OF_SEVERAL))
-        ]
+        hits = [name for name in linear if name.rpartition(".")[2].lower() in names or (what == "out" and name.lower().endswith(LAST_OF_SEVERAL))]
         if what not in found and len(hits) == 1:
             found[what] = _map(hits[0], linear, what)
     found = _whole(found)

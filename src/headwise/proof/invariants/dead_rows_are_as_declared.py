@@ -5,7 +5,7 @@ import torch
 from headwise.proof.answer import PLAINLY, How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, normal, room, rows, wrong
+from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, normal, not_finite, room, rows, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layer, lengths, problem, sizes, witnesses
@@ -47,9 +47,14 @@ def _gradients(subject, problem, live) -> Finding | None:
         upstream = torch.where(rows(live, problem), upstream, torch.zeros_like(upstream))
     for weights in (False, *([True] if "weights" in subject.honours else [])):
         how = How(upstream=upstream, weights=weights)
+        right = {} if isinstance(problem, LayerProblem) else problem.right(subject.conventions, upstream).gradients
         for name, slope in ask(subject, problem, how).gradients.items():
-            if not bool(slope.isfinite().all()):
-                return wrong(problem, f"A row that sees no key makes the gradient of {name} infinite or NaN.", how)
+            why = f"A row that sees no key makes the gradient of {name} infinite or NaN."
+            if name not in right and not bool(slope.isfinite().all()):
+                return wrong(problem, why, how)
+            found = not_finite(problem, slope, right[name], why, how) if name in right else None
+            if found is not None:
+                return found
     return None
 
 

@@ -6,7 +6,7 @@ from headwise.proof.answer import PLAINLY
 from headwise.proof.changed import disturbed, loudness
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, differ, room, rows, wrong
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, not_finite, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.pool import layer_settings, lengths, problem, settings
 
@@ -16,8 +16,10 @@ def judge(subject, problem) -> Finding | None:
     how = WEIGHTS if "weights" in subject.honours else PLAINLY
     before, allow = ask(subject, problem), room(subject, problem)
     live = alive(subject, problem)
-    if not bool(before.output[rows(live, problem).expand(before.output.shape)].isfinite().all()):
-        return wrong(problem, "A row that sees a key is not finite.", severity=severity)
+    right = problem.right(subject.conventions).output
+    found = not_finite(problem, before.output, right, "A row that sees a key is not finite.", where=rows(live, problem), severity=severity)
+    if found is not None:
+        return found
     keys = [j for j in range(problem.shape[3]) if not bool(sees[..., j].all())]
     for j in keys[:: max(len(keys) // 4, 1)]:
         changed, still = disturbed(problem, j)

@@ -5,7 +5,7 @@ import torch
 from headwise.proof.answer import PLAINLY
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, differ, room, wrong
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, not_finite, room
 from headwise.proof.law import Law, Level
 from headwise.proof.pool import problem, witnesses
 
@@ -15,9 +15,8 @@ def judge(subject, problem) -> Finding | None:
     right, allow = problem.right(subject.conventions).output, room(subject, problem).output
     for how in (PLAINLY, WEIGHTS) if "weights" in subject.honours else (PLAINLY,):
         found = ask(subject, problem, how)
-        if not bool(found.output[live.expand(found.output.shape)].isfinite().all()):
-            return wrong(problem, "Loud scores make a row NaN or infinite.", how, "fragile")
-        gap = differ(problem, found.output, right, allow, "Loud scores make a row wrong.", how, live, "fragile")
+        gap = not_finite(problem, found.output, right, "Loud scores make a row NaN or infinite.", how, live, "fragile")
+        gap = gap or differ(problem, found.output, right, allow, "Loud scores make a row wrong.", how, live, "fragile")
         if gap is not None:
             return gap
     return None

@@ -5,7 +5,7 @@ import torch
 from headwise.proof.answer import How
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import alive, ask, declared, differ, room, wrong
+from headwise.proof.judging import alive, ask, declared, differ, room
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import layer_settings, lengths, problem, settings
@@ -20,8 +20,9 @@ def judge(subject, problem) -> Finding | None:
         weights = ask(subject, problem, how).weights.double()
         live = live.all(1) if weights.dim() == 3 and live.dim() == 3 else live
         counts = live if weights.dim() == 3 or sink is not None else declared(subject, problem)
-        if bool((weights < 0)[live].any()):
-            return wrong(problem, "A weight is below 0.", how)
+        below = differ(problem, weights, weights.clamp(min=0), 0.0, "A weight is below 0.", how, live[..., None] & (weights < 0))
+        if below is not None:
+            return below
         total = weights.sum(-1)
         right = total.clamp(max=1) if sink is not None else torch.where(live, 1.0, of_dead).to(total)
         allow = 2 * room(subject, problem).weights.sum(-1).amax() + lose(weights.shape[-1] + 1) * roundoff(subject.dtypes[0])
