@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headwise.subjects.report import Report
 
 TIMEOUT = 30.0  # seconds that a call may take
+EXAMPLES = {"arg": "num_heads=4", "convention": "corner=top-left"}
 
 
 def check(
@@ -73,7 +74,9 @@ def _pairs(option: str, words: list[str] | None) -> dict[str, Any]:
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
-            raise ArgumentError(f"{option} must be NAME=VALUE, got {word!r}. Write for example num_heads=4.")
+            raise ArgumentError(
+                f"{option} must be NAME=VALUE, got {word!r}. Write for example {EXAMPLES[option]}."
+            )
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

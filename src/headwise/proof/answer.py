@@ -35,6 +35,7 @@ class How:
         weights: ask for the weights too.
         grad: gradients are enabled and the inputs require them; otherwise the call runs under `torch.no_grad()`.
         upstream: gradient of the output; the answer then carries gradients. Implies `grad`.
+        alone: the only tensor that requires a gradient; all of them where it is "".
         training: modules in training mode; dropout is on if the problem has any.
         seed: `torch.manual_seed` of the call, so that dropout can be drawn again.
         path: one of the subject's `paths`; "" is its usual one.
@@ -43,6 +44,7 @@ class How:
     weights: bool = False
     grad: bool = False
     upstream: Float[Tensor, "..."] | None = None
+    alone: str = ""
     training: bool = False
     seed: int = 0
     path: str = ""

@@ -111,14 +111,14 @@ def answered(walk: Callable[[Any, How], Answer], problem: Any, how: How) -> Answ
     """Walk with gradients enabled or not, and pull them back where there is an upstream gradient."""
     wanted = how.grad or how.upstream is not None
     if wanted:
-        problem = problem.having(**{name: x.detach().requires_grad_() for name, x in problem.floats().items()})
+        problem = problem.having(**{name: x.detach().requires_grad_(how.alone in ("", name)) for name, x in problem.floats().items()})
     with torch.set_grad_enabled(wanted), torch.random.fork_rng(devices=[], enabled=how.training and problem.dropout > 0):
         if how.training and problem.dropout:
             torch.manual_seed(how.seed)
         found = walk(problem, how)
     if how.upstream is None:
         return found
-    tensors = problem.floats()
+    tensors = {name: x for name, x in problem.floats().items() if x.requires_grad}
     slopes = torch.autograd.grad(_Pulled.apply(found.output, how.upstream), list(tensors.values()), allow_unused=True, materialize_grads=True)
     return Answer(found.output.detach(), found.weights, found.lse, dict(zip(tensors, slopes, strict=True)), found.writes)
 

@@ -13,6 +13,7 @@ from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import OPTIONS
 
+LONG, LONG_LAYER, WIDE = 130, 20, 64  # tokens and features that everybody is expected to take
 USUAL = {name: Problem.__dataclass_fields__[name].default for name in OPTIONS}
 
 
@@ -51,6 +52,8 @@ def fitted(problem: Problem | LayerProblem, honours: frozenset[str]) -> Problem 
     """The same problem without what is not honoured; None where nothing would be left of it."""
     if not problem.shape[0] * problem.shape[1] * problem.shape[2] * problem.shape[3] and "empty" not in honours:
         return None
+    if not _has_room(problem, honours):
+        return None
     changes: dict[str, Any] = {name: USUAL[name] for name in OPTIONS if name not in honours and name in problem.options}
     if isinstance(problem, LayerProblem):
         changes |= _of_layer(problem, honours) or {}
@@ -63,6 +66,14 @@ def fitted(problem: Problem | LayerProblem, honours: frozenset[str]) -> Problem 
     if "offset_by_row" not in honours and not isinstance(problem.query_offset, int | None) and "query_offset" not in changes:
         changes["query_offset"] = int(torch.as_tensor(problem.query_offset).reshape(-1)[0])
     return problem.having(**changes) if changes else problem
+
+
+def _has_room(problem: Problem | LayerProblem, honours: frozenset[str]) -> bool:
+    """Whether it is neither longer nor wider than the subject takes."""
+    if isinstance(problem, LayerProblem):
+        return "long" in honours or max(problem.shape[2:]) <= LONG_LAYER
+    long, wide = max(problem.shape[2:]) > LONG, max(problem.query.shape[3], problem.value.shape[3]) > WIDE
+    return ("long" in honours or not long) and ("wide" in honours or not wide)
 
 
 def one_for_all(plane: Tensor) -> Tensor:

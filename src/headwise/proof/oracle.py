@@ -133,7 +133,8 @@ def _dead(output: np.ndarray, weights: np.ndarray, v: np.ndarray, sees: np.ndarr
         return output, weights
     if conventions.dead_row == "nan":
         return np.where(dead, np.nan, output), np.where(dead, np.nan, weights)
-    return np.where(dead, v.mean(2)[:, :, None], output), np.where(dead, 1 / max(sees.shape[-1], 1), weights)
+    mean = v.sum(2)[:, :, None] / max(v.shape[2], 1)
+    return np.where(dead, mean, output), np.where(dead, 1 / max(sees.shape[-1], 1), weights)
 
 
 def _gradients(problem: "Problem", tensors: tuple, weights: np.ndarray, steep: np.ndarray, slope: np.ndarray, d_output: np.ndarray) -> dict[str, np.ndarray]:

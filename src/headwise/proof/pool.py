@@ -5,6 +5,7 @@ usual one, the window is longer than the text, or matrices are symmetric: the wi
 """
 
 from functools import lru_cache
+from itertools import combinations
 
 import torch
 
@@ -96,6 +97,49 @@ def odd_ones() -> dict[str, Problem]:
     }
 
 
+@lru_cache
+def large() -> dict[str, Problem]:
+    """Where kernels take another way: exactly a block of keys and past it, wide heads, many heads, many rows, numbers of another size. Few of all else."""
+    few = {"batch": 1, "heads": 2, "groups": 1}
+    narrow = {**few, "queries": 2, "keys": 3}
+    loud, plain = problem(**few, keys=6, softcap=50.0, seed=136), witnesses()["plain"]
+    return {
+        "300 tokens": problem(**few, queries=300, keys=300, causal=True, seed=131),
+        **{f"square of {n}": problem(**few, queries=n, keys=n, causal=True, seed=1000 + n) for n in (32, 64, 128)},
+        **{f"{n} keys": problem(**few, queries=2, keys=n, seed=2000 + n) for n in (16, 64, 128, 256)},
+        "513 keys": problem(**few, queries=1, keys=513, seed=132),
+        "window of 20": problem(**few, queries=70, keys=70, causal=True, window=20, seed=133),
+        **{f"width {n}": problem(**narrow, width=n, wide=n, seed=3000 + n) for n in (64, 80, 128, 256)},
+        "32 heads": problem(batch=1, heads=32, groups=4, queries=2, seed=134),
+        "nine rows": problem(batch=9, heads=2, groups=1, queries=2, mask=scattered(9, 1, 2, 5, seed=135), seed=135),
+        "softcap of 50": loud.having(query=8 * loud.query, key=8 * loud.key),
+        "many numbers": problem(batch=4, heads=4, groups=4, queries=16, keys=6, width=8, wide=8, seed=143),
+        "large values": plain.having(value=plain.value * 2.0**20),
+        "small values": plain.having(value=plain.value * 2.0**-30),
+    }
+
+
+@lru_cache
+def pairs() -> tuple[Problem, ...]:
+    """Every two options together, with one query and with several: neither may undo the other."""
+    found = []
+    for queries in (1, 4):
+        shape = (2, 4, queries, 6)
+        options = {
+            "causal": {"causal": True},
+            "query_offset": {"causal": True, "query_offset": 2},
+            "window": {"window": 2},
+            "mask": {"mask": scattered(*shape, seed=137)},
+            "bias": {"bias": normal(*shape[1:], seed=138)},
+            "scale": {"scale": -0.7},
+            "softcap": {"softcap": 1.5},
+            "sink": {"sink": normal(4, seed=139)},
+        }
+        both = [pair for pair in combinations(options, 2) if pair != ("causal", "query_offset")]  # which is what an offset alone is
+        found += [problem(queries=queries, keys=6, seed=4000 + n, **options[one], **options[other]) for n, (one, other) in enumerate(both)]
+    return tuple(found)
+
+
 def settings(level: Level) -> list[Problem]:
     """What most laws are tried on; those that say the least beside the others are left out of the quick level."""
     some = {**witnesses(), **sizes()}
@@ -138,10 +182,11 @@ def layers() -> dict[str, LayerProblem]:
         "rotary in chunks": layer(causal=True, position=Rotary(base=100.0, pairing="neighbours"), chunks=(1, 3, 1), sizes={"width": 4}, seed=9),
         "padding in chunks": layer(causal=True, mask=lengths(5, 5, 2), chunks=(3, 1, 1), position=Alibi(), seed=10),
         "one head": layer(sizes={"heads": 1, "groups": 1, "width": 8}, seed=11),
+        "long": layer(batch=1, tokens=40, causal=True, seed=12),
     }
 
 
 def layer_settings(level: Level) -> list[LayerProblem]:
     """What most laws are tried on, of layers."""
-    few = {name: entry for name, entry in layers().items() if name not in ("padding", "causal", "in chunks", "one head")}
-    return [*(few if level == "quick" else layers()).values()]
+    out = ("long", "padding", "causal", "in chunks", "one head") if level == "quick" else ("long",)
+    return [entry for name, entry in layers().items() if name not in out]

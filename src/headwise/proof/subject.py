@@ -11,7 +11,7 @@ from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 
 OPTIONS = ("causal", "query_offset", "window", "mask", "bias", "scale", "softcap", "sink", "dropout")
-ABILITIES = ("groups", "value_width", "mask_by_head", "offset_by_row", "weights", "lse", "gradients", "empty")
+ABILITIES = ("groups", "value_width", "mask_by_head", "offset_by_row", "weights", "lse", "gradients", "empty", "long", "wide")
 CLAIMS = ("batch_invariance",)  # more than every attention must keep: rows alone give the same bits as in a batch
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 OF_LAYERS = ("context", "biases", "rotary", "alibi", "buckets", "chunks", "settable")
@@ -30,7 +30,8 @@ class Subject(Protocol):
         level: "call" answers a `Problem` (query, key, value → output), "layer" a `LayerProblem` (x → out).
         honours: the words that it knows; what is not among them is not tested. `OPTIONS` are fields of a problem. `ABILITIES`:
             G < H; E ≠ D; a mask or bias that differs by head; one offset a batch row; returned weights; returned lse;
-            gradients; axes of length 0. `OF_LAYERS`: cross-attention; biases of the maps; positions; a cache; maps that can be changed.
+            gradients; axes of length 0; some hundred tokens (of a layer 40); heads of up to 256 features. `OF_LAYERS`: cross-attention;
+            biases of the maps; positions; a cache; maps that can be changed.
         conventions: what it means by its words.
         dtypes: that it accepts, the usual one first.
         device: where tensors are to lie.

@@ -94,6 +94,7 @@ def check(
         raise ArgumentError(f"timeout must be positive, got {timeout}. It is the time for one call in seconds.")
     if shrinking is not None and shrinking < 0:
         raise ArgumentError(f"shrinking must not be negative, got {shrinking}. It is the time for making failures smaller in seconds.")
+    _there(device)
     start = time.monotonic()
     name = subject if isinstance(subject, str) else named(subject)
     declared = declarations(conventions)
@@ -116,6 +117,14 @@ def check(
         calls=sum(trial.watched.calls for trial in trials),
         seconds=time.monotonic() - start,
     )
+
+
+def _there(device: str | None) -> None:
+    """Said before anybody is accused of it."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ArgumentError(f"device must be one that torch finds here, got {device!r} ({str(error).splitlines()[0]}). Leave it out for the CPU.") from None
 
 
 def _judge(found: Found, level: Level, told: Progress) -> Trial:

@@ -15,6 +15,7 @@ from headwise.proof.conventions import Conventions
 from headwise.subjects.function import Found, of_function
 from headwise.subjects.peer import Peer
 from headwise.subjects.probing import MEANINGS
+from headwise.subjects.watch import legible
 
 
 def find(
@@ -45,12 +46,13 @@ def find(
     else:
         name = named(subject)
     known = standing_for(subject)
-    if known is not None:
-        return known.made(name, {"subject": subject, **arguments} if known.takes_subject else arguments, declared, dtype, device)
-    if isinstance(subject, type) or (arguments and not isinstance(subject, nn.Module)):
+    if known is None and (isinstance(subject, type) or (arguments and not isinstance(subject, nn.Module))):
         subject, arguments = construct(subject, name, arguments), {}
         if not isinstance(subject, nn.Module):
             raise ArgumentTypeError(f"subject must make an nn.Module or be a function, got {name} which makes {type(subject).__name__}. Wrap it in a function.")
+        known = standing_for(subject)
+    if known is not None:
+        return known.made(name, {"subject": subject, **arguments} if known.takes_subject else arguments, declared, dtype, device)
     if hasattr(subject, "honours") and hasattr(subject, "attend"):
         return (Found(subject, (), {}),)
     if isinstance(subject, nn.Module):
@@ -74,7 +76,7 @@ def standing_for(subject: Any) -> Peer | None:
     """The peer that knows this very function or class, where there is one."""
     module, name = getattr(subject, "__module__", None), getattr(subject, "__qualname__", getattr(subject, "__name__", None))
     kind = type(subject)
-    paths = {f"{module}:{name}", f"{kind.__module__}:{kind.__qualname__}"}
+    paths = {f"{module}:{name}", *(f"{base.__module__}:{base.__qualname__}" for base in kind.__mro__)}
     return next((peer for peer in peers().values() if paths & set(peer.stands_for)), None)
 
 
@@ -105,6 +107,9 @@ def imported(path: str) -> Any:
         if module == missing or module.startswith(f"{missing}."):
             raise ArgumentError(f"subject must name a module that can be imported, got {module!r}. {_modules(module)}") from None
         raise MissingPackage(f"{module} needs the package {missing}, which is not installed. Run `pip install {missing.partition('.')[0]}`.") from None
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's module raises
+        said = f"{type(error).__name__}: {legible((str(error).splitlines() or ['no message'])[0][:200])}"
+        raise ArgumentError(f"subject must name a module that can be imported, got {module!r} whose import raises {said}. Mend it, or name another.") from None
     for step in attribute.split("."):
         if not hasattr(found, step):
             names = [name for name in dir(found) if not name.startswith("_") and callable(getattr(found, name, None))]
@@ -127,7 +132,7 @@ def _modules(path: str) -> str:
         return "Check the spelling, and whether the folder it lies in is the one you are in."
     try:
         found = import_module(parent)
-    except ImportError:
+    except Exception:  # noqa: BLE001 - it is named no more than the one below it
         return _modules(parent)
     from pkgutil import iter_modules
 

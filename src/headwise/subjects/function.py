@@ -49,6 +49,8 @@ def of_function(function: Callable[..., Any], name: str, declared: Mapping[str, 
     words = {option for option in OPTIONS if option in binding.words} | ({"mask"} if is_packed(binding) else set())
     dtypes = (dtype,) if dtype is not None else DTYPES
     subject = _spoken(dialect, name, frozenset(words), dtypes, torch.device(device or "cpu"))
+    if isinstance(asked(subject, plain()), Exception):  # it may take other dtypes only
+        subject = replace(subject, dtypes=usable_dtypes(subject, dtypes) or dtypes)
     fields = tuple(field for field in TELLING if not (is_packed(binding) and field in ("layout", "mask_polarity")))
 
     lacks: dict[str, str] = {}

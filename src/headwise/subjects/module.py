@@ -43,6 +43,7 @@ class Spoken:
         dialect: how options are told.
         takes: its inputs.
         context: its keyword for what x looks at; "" where it has none.
+        needs_context: it can look at nothing else.
         tokens_first: inputs and outputs are [T, B, M].
         mask_axes: of the masks it takes.
         always: options that it always has on: "causal", and a position.
@@ -53,6 +54,7 @@ class Spoken:
     dialect: Dialect
     takes: Literal["x", "query key value"]
     context: str = ""
+    needs_context: bool = False
     tokens_first: bool = False
     mask_axes: str = "B H T S"
     causal: bool = False
@@ -76,6 +78,10 @@ class Spoken:
         """Call the module with these maps."""
         if self.causal != problem.causal and (self.causal or "causal" not in self.dialect.binding.words):
             raise Refused("the module is always causal." if self.causal else "the module knows no causal.")
+        if self.needs_context and getattr(problem, "context", None) is None:
+            raise Refused(f"the module looks at {self.context} only.")
+        if how.training and self._drops() and not (problem.dropout and "dropout" in self.dialect.binding.words):
+            raise Refused("the module has dropout of its own.")
         if getattr(problem, "position", NOWHERE) != self.position:
             raise Refused("the module has positions of its own.")
         told = self.dialect.reworded(problem.having(mask=self._mask(problem), causal=problem.causal and not self.causal))
@@ -92,6 +98,10 @@ class Spoken:
         found = torch.func.functional_call(self.module, parameters, arguments, words)
         output, weights = self._read(found)
         return Answer(output.transpose(0, 1) if self.tokens_first else output, weights if how.weights else None)
+
+    def _drops(self) -> bool:
+        """Whether training alone makes it drop something."""
+        return any(isinstance(part, nn.Dropout) and part.p > 0 for part in self.module.modules())
 
     def _read(self, found: Any) -> tuple[Tensor, Tensor | None]:
         """The output and the weights among what came back."""
@@ -139,6 +149,7 @@ def of_module(
     """
     where, dtypes = torch.device(device or "cpu"), (dtype,) if dtype is not None else DTYPES
     module = deepcopy(module).to(where).eval()
+    _plain(module)
     maps = find_maps(module, projections, num_heads, num_kv_heads)
     body = _heard(module, maps, replace(Conventions(weights="never"), **declared))
     words = {option for option in OPTIONS if option in body.dialect.binding.words}
@@ -154,6 +165,7 @@ def of_module(
     always = {"causal": True} if body.causal else {}
     lacks = {ability: why for ability, why in abilities(called, **always) if why is not None and ability not in NOT_OF_MODULES and body.position == NOWHERE}
     able = {ability for ability in ABILITIES if ability not in lacks} - NOT_OF_MODULES
+    able -= {"weights"} if called.conventions.weights == "never" else set()
     able -= {"groups"} if maps.sizes.groups == maps.sizes.heads else set()
     able -= {"mask_by_head"} if called.conventions.dead_row == "nan" else set()  # the output map spreads the NaN of a head over all
     missing = {option: "its signature has no such argument" for option in OPTIONS if option not in called.honours}
@@ -164,6 +176,18 @@ def of_module(
     missing_of_layer = {word: "the module knows no such thing" for word in OF_LAYERS if word not in known}
     founds = [Found(layered, tuple(stated), {**missing, **missing_of_layer, **lacks})]
     return tuple([Found(called, (), {}), *founds] if understood and body.position == NOWHERE else founds)
+
+
+def _plain(module: nn.Module) -> None:
+    """Norms of queries and keys are no part of the formula: what such a module gives is right by another one.
+
+    Raises:
+        ArgumentError: it has any.
+    """
+    norms = [name for name, part in module.named_modules() if name and "norm" in type(part).__name__.lower()]
+    if norms:
+        said = f"{type(module).__name__} which has {', '.join(norms)}"
+        raise ArgumentError(f"subject must consist of its maps and the attention between them, got {said}. Check the function that it calls between them.")
 
 
 TELLING = ("mask_polarity", "corner", "window_counts_own", "dead_row")
@@ -188,7 +212,7 @@ def _heard(module: nn.Module, maps: Maps, conventions: Conventions) -> Spoken:
         )
     binding = Binding(module, kind, MappingProxyType(words), asks, frozenset(rest).intersection(SWITCHES) - {"enable_gqa"}, required - {context})
     first = getattr(module, "batch_first", None) is False
-    return Spoken(module, maps, Dialect(binding, conventions), "query key value" if apart else "x", context, first)
+    return Spoken(module, maps, Dialect(binding, conventions), "query key value" if apart else "x", context, context in required, first)
 
 
 def _understood(subject: ModuleLayer, declared: frozenset[str]) -> tuple[ModuleLayer, list[Stated], bool]:
@@ -230,7 +254,7 @@ def _explains(subject: ModuleLayer) -> bool:
     problem = layer(tokens=3, sizes=large, causal=body.causal, position=body.position)
     if not body.maps.biased:
         problem = problem.having(b_q=None, b_k=None, b_v=None, b_o=None)
-    if sizes.context != sizes.model:
+    if sizes.context != sizes.model or body.needs_context:
         problem = problem.having(
             context=problem.x.new_ones(2, 4, sizes.context).cumsum(1), w_k=_narrowed(problem, "w_k", sizes), w_v=_narrowed(problem, "w_v", sizes)
         )

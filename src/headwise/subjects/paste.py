@@ -63,8 +63,8 @@ def _by_call(title: str, statement: str, spelling: Spelling, problem: Problem, s
 
 
 def _by_law(title: str, name: str, law: str, statement: str, judged: Problem | LayerProblem, how: How, arguments: Mapping[str, Any]) -> str:
-    kind = type(judged)
-    imports = {f"from {kind.__module__} import {kind.__name__}"}
+    base = LayerProblem if isinstance(judged, LayerProblem) else Problem
+    imports = {f"from {base.__module__} import {base.__name__}"}
     if isinstance(judged, LayerProblem):
         imports |= {f"from {type(part).__module__} import {type(part).__name__}" for part in (judged.learned, judged.position)}
     said = "" if written(how) == written(PLAINLY) else f", how={written(how)}"

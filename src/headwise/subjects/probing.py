@@ -13,7 +13,7 @@ from headwise.proof.conventions import Conventions
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused, Subject
-from headwise.subjects.watch import said
+from headwise.subjects.watch import legible, said
 
 CLOSE = 1e-3  # meanings differ by far more, rounding in float32 by far less
 
@@ -115,13 +115,13 @@ def leaks(subject: Any) -> bool | None:
 
 
 # What tells the meanings of a word apart, and what a subject must know to be asked. Earlier answers are used by later questions.
-QUESTIONS: dict[str, tuple[frozenset[str], Callable[[], Problem]]] = {
-    "layout": (frozenset(), plain),
-    "key_heads": (frozenset({"groups"}), lambda: plain(heads=4)),  # listed where it is declared; never guessed
-    "mask_polarity": (frozenset({"mask"}), lambda: plain(mask=_some_hidden(1, 1, 3, 5))),
-    "corner": (frozenset({"causal"}), lambda: plain(causal=True)),
-    "window_counts_own": (frozenset({"window"}), lambda: plain(queries=5, window=2)),
-    "dead_row": (frozenset({"mask"}), _dead),
+QUESTIONS: dict[str, tuple[tuple[frozenset[str], Callable[[], Problem]], ...]] = {
+    "layout": ((frozenset(), plain),),
+    "key_heads": ((frozenset({"groups"}), lambda: plain(heads=4)),),  # listed where it is declared; never guessed
+    "mask_polarity": ((frozenset({"mask"}), lambda: plain(mask=_some_hidden(1, 1, 3, 5))),),
+    "corner": ((frozenset({"causal"}), lambda: plain(causal=True)),),
+    "window_counts_own": ((frozenset({"window"}), lambda: plain(queries=5, window=2)),),
+    "dead_row": ((frozenset({"mask"}), _dead), (frozenset({"causal"}), lambda: plain(queries=5, keys=3, causal=True))),
 }
 
 
@@ -133,8 +133,8 @@ def settle(subject: Any, speaking: Callable[[Any, Conventions], Any], fields: It
     """
     found = [Stated(name, getattr(subject.conventions, name), "declared") for name in QUESTIONS if name in declared]
     for name in (name for name in QUESTIONS if name in fields and name not in declared):
-        needs, question = QUESTIONS[name]
-        if not needs <= subject.honours:
+        question = next((question for needs, question in QUESTIONS[name] if needs <= subject.honours), None)
+        if question is None:
             continue
         candidates = [speaking(subject, replace(subject.conventions, **{name: value})) for value in _meanings(subject.conventions, name)]
         misses = [miss(candidate, question()) for candidate in candidates]
@@ -214,6 +214,8 @@ def abilities(subject: Subject, **always: Any) -> Iterator[tuple[str, str | None
     trials: dict[str, tuple[Problem, How]] = {
         "groups": (plain_(heads=4), PLAINLY),
         "value_width": (plain_(value_width=3), PLAINLY),
+        "long": (plain_(batch=1, queries=513, keys=513), PLAINLY),
+        "wide": (plain_(width=256, value_width=256), PLAINLY),
         "gradients": (plain_(), How(upstream=upstream.to(subject.device, subject.dtypes[0]))),
     }
     if "mask" in subject.honours:
@@ -239,7 +241,8 @@ def _lacks(got: Answer | Exception, what: str) -> str | None:
 def _said(error: Exception) -> str:
     """The first line of an error."""
     words = str(error).strip().splitlines()
-    return words[0][:160] if isinstance(error, Refused) and words else f"{type(error).__name__}: {words[0][:160] if words else 'no message'}"
+    said = legible(words[0][:160]) if words else "no message"
+    return said if isinstance(error, Refused) and words else f"{type(error).__name__}: {said}"
 
 
 def usable_dtypes(subject: Subject, dtypes: Iterable[torch.dtype]) -> tuple[torch.dtype, ...]:

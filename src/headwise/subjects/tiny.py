@@ -23,7 +23,7 @@ from headwise.proof.problem import Problem
 from headwise.proof.subject import ABILITIES, Refused
 from headwise.subjects.call import DTYPES, CallSubject
 
-SMALL = {"vocab_size": 5, "num_hidden_layers": 1, "intermediate_size": 16, "max_position_embeddings": 256}
+SMALL = {"vocab_size": 5, "num_hidden_layers": 1, "intermediate_size": 16, "max_position_embeddings": 1024}
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,8 @@ def _made(
     wide = heads * (width if name == "bert" else 16)  # experts multiply by blocks of 16 bytes
     sizes = {"hidden_size": wide, "num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": width}
     config = AutoConfig.for_model(name, **{**SMALL, **sizes, **changes})
-    model: nn.Module = AutoModel.from_config(config, attn_implementation=implementation, dtype=dtype)
+    with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and not used
+        model: nn.Module = AutoModel.from_config(config, attn_implementation=implementation, dtype=dtype)
     attention = model.get_submodule(kind.layer)
     for projection in kind.names[:3]:
         setattr(attention, projection, Says())

@@ -18,16 +18,19 @@ from headwise.proof.finding import Finding, Severity
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused, Subject
+from headwise.subjects.call import ReturnedOdd
 
-Manner = Literal["raises", "hangs", "dies", "shape", "dtype", "changes_inputs", "prints"]
+Manner = Literal["raises", "hangs", "dies", "shape", "dtype", "changes_inputs", "changes_settings", "draws", "prints"]
 
 MANNERS: dict[str, tuple[Severity, str]] = {
     "raises": ("wrong", "What it takes it answers; what it cannot compute it refuses with NotImplementedError."),
     "hangs": ("wrong", "An answer comes within the time limit of a call."),
     "dies": ("wrong", "The process lives on after a call."),
     "shape": ("wrong", "The output is [B, H, T, E], the weights are [B, H, T, S]."),
-    "dtype": ("wrong", "The output has the dtype of the query."),
+    "dtype": ("wrong", "The output has the dtype of the query, and lies on the same device."),
     "changes_inputs": ("wrong", "Inputs come back as they were."),
+    "changes_settings": ("wrong", "The default dtype, and whether gradients are kept, are after a call what they were before."),
+    "draws": ("convention", "Random numbers are drawn for dropout only."),
     "prints": ("convention", "A call prints nothing."),
 }
 
@@ -105,15 +108,17 @@ class Watched:
             Misbehaved: it raised, or what it gave is no answer.
         """
         self.calls += 1
-        before = Memory(problem)
+        before, settings, drawn = Memory(problem), Settings(), torch.get_rng_state()
         with said() as words, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 answer = self.subject.attend(problem, how)
             except (Refused, NotImplementedError) as refusal:
-                why = str(refusal) or type(refusal).__name__
+                why = legible(str(refusal)) or type(refusal).__name__
                 self.refused[why] = self.refused.get(why, 0) + 1
                 raise Refused(why) from None
+            except ReturnedOdd as odd:
+                raise Misbehaved("shape", legible(str(odd)), how, problem) from None
             except Misbehaved as odd:
                 raise Misbehaved(odd.manner, str(odd), how, problem) from None
             except Exception as error:  # noqa: BLE001 - whatever a stranger's code raises is to be reported
@@ -123,8 +128,14 @@ class Watched:
         if before.changed():
             before.restore()
             self.note("changes_inputs", problem, how, "The tensors that were passed in hold other numbers after the call.")
+        if settings.changed():
+            self.note("changes_settings", problem, how, f"After the call the process has {settings.changed()}.")
+            settings.restore()
+        if not (how.training and problem.dropout) and not torch.equal(drawn, torch.get_rng_state()):
+            torch.set_rng_state(drawn)
+            self.note("draws", problem, how, "The state of torch's random numbers is another after the call.")
         if words.getvalue().strip():
-            self.note("prints", problem, how, f"It printed {words.getvalue().strip().splitlines()[0][:80]!r}.")
+            self.note("prints", problem, how, f"It printed {legible(words.getvalue().strip().splitlines()[0][:80])!r}.")
         odd = _oddness(answer, problem, self.subject.conventions)
         if odd is not None:
             raise Misbehaved(*odd, how, problem)
@@ -134,6 +145,24 @@ class Watched:
     def note(self, manner: Manner, problem: Problem | LayerProblem, how: How, why: str) -> None:
         """Write down what did not keep it from answering; the first of its kind only."""
         self.noted.setdefault(manner, Finding(MANNERS[manner][0], problem, why, how=how, invariant=manner))
+
+
+class Settings:
+    """What a call might leave otherwise in the process."""
+
+    def __init__(self) -> None:
+        self.dtype, self.grad = torch.get_default_dtype(), torch.is_grad_enabled()
+
+    def changed(self) -> str:
+        """What is otherwise, in words; "" where nothing is."""
+        now = Settings()
+        dtype = f"{now.dtype} as its default dtype, which was {self.dtype}" if now.dtype != self.dtype else ""
+        grad = f"gradients {'on' if now.grad else 'off'}, which were {'on' if self.grad else 'off'}" if now.grad != self.grad else ""
+        return " and ".join(filter(None, (dtype, grad)))
+
+    def restore(self) -> None:
+        torch.set_default_dtype(self.dtype)
+        torch.set_grad_enabled(self.grad)
 
 
 class Memory:
@@ -164,9 +193,19 @@ def said() -> Iterator[io.StringIO]:
         yield words
 
 
+def legible(words: str) -> str:
+    """Text that any page, file and terminal can hold: what cannot be printed is written as its escape.
+
+    Example:
+        >>> print(legible("\x1b[31mred\ud800"))
+        \\x1b[31mred\\ud800
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in words)
+
+
 def raised(error: BaseException) -> str:
     """An error in a sentence, with the line of the stranger's code that raised it."""
-    words = (str(error).strip().splitlines() or ["no message"])[0][:200].rstrip(".")
+    words = legible((str(error).strip().splitlines() or ["no message"])[0][:200].rstrip("."))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/headwise/" not in frame.filename]
     place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
     return f"It raises {type(error).__name__}: {words}{place}."
@@ -181,6 +220,8 @@ def _oddness(answer: Answer, problem: Problem | LayerProblem, conventions: Conve
         right, dtype = (batch, heads, queries, problem.value.shape[3]), problem.query.dtype
     if tuple(answer.output.shape) != right:
         return "shape", f"The output is {list(answer.output.shape)} where {list(right)} is right."
+    if answer.output.device.type != next(iter(problem.floats().values())).device.type:
+        return "dtype", f"The output lies on {answer.output.device}, and what came in did not."
     if answer.output.dtype != dtype:
         return "dtype", f"The output is {answer.output.dtype} where the query is {dtype}."
     if answer.weights is not None:

@@ -12,6 +12,7 @@ from headwise.proof.law import Law, Level
 from headwise.proof.pool import problem, sizes, witnesses
 
 SCALES = (-1.0, 0.0, -0.5, 0.3, 2.5)
+EXTREMES = ((32.0, 2.0**-5), (-32.0, 2.0**-5), (2.0**-11, 2.0**9))  # with queries made so much longer that scores stay moderate
 
 
 def judge(subject, problem) -> Finding | None:
@@ -26,6 +27,12 @@ def judge(subject, problem) -> Finding | None:
         turned = having(problem, scale=None, query=_times(problem.query, scale * width**0.5))
         why = f"scale={scale} gives another output than queries that are {scale} · √D times as long."
         found = differ(scaled, ask(subject, scaled).output, ask(subject, turned).output, 2 * allow, why, where=live)
+        if found is not None:
+            return found
+    for scale, factor in EXTREMES:
+        extreme = having(problem, scale=scale, query=_times(problem.query, factor))
+        right, allow = extreme.right(subject.conventions).output, room(subject, extreme).output
+        found = differ(extreme, ask(subject, extreme).output, right, allow, f"With scale={scale} the output is wrong.", where=live)
         if found is not None:
             return found
     return None

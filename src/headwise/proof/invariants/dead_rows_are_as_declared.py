@@ -64,6 +64,8 @@ def problems(level: Level):
     yield problem(1, 3, 3, 5, 5, mask=of_one_head, seed=64)
     yield problem(2, 2, 2, 3, 3, mask=lengths(3, 3, 0), seed=65)
     yield problem(1, 1, 1, 3, 3, mask=torch.tensor([[True] * 3, [False] * 3, [True, False, True]]), seed=66)
+    yield problem(1, 2, 1, 3, 1, mask=torch.tensor([[True], [False], [True]]), seed=140)
+    yield problem(1, 2, 1, 3, 4, mask=torch.tensor([[True], [False], [True]])[None, None], seed=141)
     yield problem(queries=5, causal=True, mask=torch.arange(5) >= 2, seed=67)
     yield problem(queries=5, causal=True, mask=torch.arange(5) < 4, seed=68)
     yield problem(1, 2, 1, 5, 5, causal=True, mask=torch.arange(5) >= 3, seed=69)

@@ -1,7 +1,9 @@
 """I15: in every dtype the error is no larger than rounding explains: the check that sees every wrong number that it meets."""
 
+import numpy as np
 import torch
 
+from headwise.axes import Tensor
 from headwise.proof.answer import PLAINLY
 from headwise.proof.changed import loudness
 from headwise.proof.finding import Finding, Severity
@@ -9,7 +11,11 @@ from headwise.proof.fit import pooled
 from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, odd_ones, problem, settings, witnesses
+from headwise.proof.pool import large, layers, odd_ones, pairs, problem, settings, witnesses
+from headwise.proof.problem import Problem
+from headwise.proof.rounding import roundoff
+
+MANY = 1000  # numbers over which rounding averages out
 
 
 def judge(subject, problem) -> Finding | None:
@@ -22,6 +28,8 @@ def judge(subject, problem) -> Finding | None:
     if gap is None and found.lse is not None:
         live = None if subject.conventions.dead_row == "zero" else alive(subject, problem)  # lse of what a fill leaves is as it comes
         gap = differ(problem, found.lse, right.lse, allow.lse, "The lse is further off than rounding explains.", where=live, severity=low)
+    if gap is None and not of_layer and dtype in (torch.float16, torch.bfloat16):
+        gap = _leaning(problem, found.output, right.output)
     if gap is not None or "weights" not in subject.honours:
         return gap
     weights = ask(subject, problem, WEIGHTS).weights
@@ -31,8 +39,22 @@ def judge(subject, problem) -> Finding | None:
     return differ(problem, weights, right_weights, allow_weights, "The weights are further off than rounding explains.", WEIGHTS, counts, low)
 
 
+def _leaning(problem: Problem, got: Tensor, right: Tensor) -> Finding | None:
+    """Rounding has no direction: over many numbers, each of few keys, it averages out, where a wrong factor does not."""
+    if got.numel() < MANY or problem.shape[3] > 8 or not bool(right.isfinite().all()):
+        return None
+    got, slack = got.double().cpu(), 4 * roundoff(problem.query.dtype)
+    lean = float((got * right).sum() / (right * right).sum().clamp(min=1e-300)) - 1
+    if abs(lean) <= slack:
+        return None
+    why = f"All numbers of the output together are {abs(lean):.1%} too {'large' if lean > 0 else 'small'}: rounding has no direction."
+    place = tuple(int(n) for n in np.unravel_index(int(right.abs().argmax()), right.shape))
+    return Finding("fragile", problem, why, got, right, place, abs(lean) / slack)
+
+
 def problems(subject, level: Level):
     usual = subject.dtypes[0]
+    yield from _large(subject, level)
     if level == "quick":
         first, others = _quick(subject, level), _few(subject, level)
     else:
@@ -45,18 +67,23 @@ def problems(subject, level: Level):
 
 @pooled
 def _few(level: Level):
-    yield from (witnesses()["everything"], witnesses()["plain"], problem(1, 1, 1, 2, 2, 64, 2, seed=62), layers()["everything"])
+    yield from (witnesses()["everything"], witnesses()["plain"], problem(1, 1, 1, 2, 2, 64, 2, seed=62), layers()["everything"], large()["many numbers"])
 
 
 @pooled
 def _quick(level: Level):
-    yield from (*settings("quick"), odd_ones()["long"], odd_ones()["offset a row"])
+    yield from (*settings("quick"), large()["many numbers"], odd_ones()["long"], odd_ones()["offset a row"], odd_ones()["offset as a tensor"], *pairs())
     yield from (*layers().values(), *_half_width())
 
 
 @pooled
 def _full(level: Level):
     yield from (*settings("full"), *_random(40), *layers().values(), *_half_width())
+
+
+@pooled
+def _large(level: Level):
+    yield from large().values()
 
 
 def _half_width():

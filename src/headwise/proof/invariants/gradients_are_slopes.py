@@ -4,21 +4,25 @@ import torch
 
 from headwise.axes import Tensor
 from headwise.proof.answer import How
-from headwise.proof.finding import Finding
+from headwise.proof.finding import Finding, Severity
 from headwise.proof.fit import pooled
 from headwise.proof.judging import alive, ask, differ, normal, room, rows, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
-from headwise.proof.pool import layers, lengths, problem, settings
+from headwise.proof.pool import large, layers, lengths, problem, settings, witnesses
 from headwise.proof.rounding import allowed_gradients
 
 STEP = 1e-4
 
 
 def judge(subject, problem) -> Finding | None:
+    """In float64 where it can, as slopes are seen best there; a call in the dtype of the problem too."""
     finest = problem.to(torch.float64)
-    problem = finest if torch.float64 in subject.dtypes and _keeps(subject, finest) else problem.to(subject.dtypes[0])
-    return _of_layer(subject, problem) if isinstance(problem, LayerProblem) else _of_call(subject, problem)
+    fine = torch.float64 in subject.dtypes and _keeps(subject, finest)
+    if isinstance(problem, LayerProblem):
+        return _of_layer(subject, finest if fine else problem.to(subject.dtypes[0]))
+    found = _of_call(subject, finest) if fine else None
+    return found if found is not None or problem.query.dtype == torch.float64 else _of_call(subject, problem)
 
 
 def _keeps(subject, problem) -> bool:
@@ -34,11 +38,18 @@ def _of_call(subject, problem) -> Finding | None:
     upstream = normal(batch, queries, heads, wide, seed=96).to(problem.query).transpose(1, 2)  # as a merge of heads hands it back
     if subject.conventions.dead_row != "zero":
         upstream = upstream * alive(subject, problem)[..., None]
+    right, allow = problem.right(subject.conventions, upstream).gradients, allowed_gradients(problem, upstream, subject.conventions)
+    severity: Severity = "fragile" if problem.query.dtype in (torch.float16, torch.bfloat16) else "wrong"
     how = How(upstream=upstream)
     found = ask(subject, problem, how).gradients
-    right, allow = problem.right(subject.conventions, upstream).gradients, allowed_gradients(problem, upstream, subject.conventions)
     for name, slope in right.items():
-        gap = differ(problem, found[name], slope, allow[name], f"The gradient of {name} is not the slope of the output.", how)
+        gap = differ(problem, found[name], slope, allow[name], f"The gradient of {name} is not the slope of the output.", how, severity=severity)
+        if gap is not None:
+            return gap
+    for name in right if not problem.options else ():
+        how = How(upstream=upstream, alone=name)
+        why = f"Where {name} alone requires a gradient, it is another."
+        gap = differ(problem, ask(subject, problem, how).gradients[name], right[name], allow[name], why, how, severity=severity)
         if gap is not None:
             return gap
     drops = problem.dropout and "dropout" in subject.honours and problem.query.dtype == torch.float64
@@ -82,9 +93,22 @@ def _total(problem: LayerProblem, name: str, step: Tensor, upstream: Tensor, sub
     return (moved.right(subject.conventions).output.nan_to_num() * upstream.double()).sum()
 
 
+def problems(subject, level: Level):
+    yield from _usual(subject, level)
+    for dtype in subject.dtypes[1:] if subject.level == "call" else ():
+        yield from (entry.to(dtype) for entry in _few(subject, level))
+
+
 @pooled
-def problems(level: Level):
+def _few(level: Level):
+    yield from (witnesses()["everything"], witnesses()["plain"])
+
+
+@pooled
+def _usual(level: Level):
     yield from settings(level)
+    yield problem(1, 2, 1, 4, 70, 33, 5, causal=True, query_offset=60, seed=142)
+    yield large()["square of 32"]
     first_padded = torch.tensor([[False, True, True], [True] * 3])[:, None, None]
     yield problem(heads=2, groups=2, queries=3, keys=3, width=2, wide=2, causal=True, mask=first_padded, seed=59)
     yield problem(1, 2, 1, 3, 3, dropout=0.25, seed=60)

@@ -36,6 +36,7 @@ def _usual(level: Level):
     yield witnesses()["causal"].having(query=loud.query * 30)
     yield lifted(-400.0)
     yield lifted(400.0)
+    yield problem(sink=torch.tensor([200.0, -200.0, 1000.0, 0.0]).double(), seed=76)
     for keys in ((100.0, 99.0), (1000.0, 1.0)):
         yield _leaking(keys)
 

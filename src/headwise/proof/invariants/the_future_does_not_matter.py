@@ -6,7 +6,7 @@ from headwise.proof.answer import PLAINLY, How
 from headwise.proof.changed import disturbed
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, ask, differ, room, rows
+from headwise.proof.judging import WEIGHTS, alive, ask, differ, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.oracle import place
@@ -24,7 +24,7 @@ def judge(subject, problem) -> Finding | None:
         for j in keys[how.weights :: max(len(keys) // (3 if how is PLAINLY else 2), 1)]:
             changed, still = disturbed(problem, j)
             after = ask(subject, changed, how).output
-            early = ((p < j) & still)[:, None].expand(problem.shape[:3])
+            early = ((p < j) & still)[:, None] & alive(subject, problem)  # the mean of all values is of the future too
             why = f"Token {j} was changed, and a query before it moved."
             found = differ(changed, after, before.output, 2 * allow.output, why, how, rows(early, problem))
             own = ((p == j) & still)[:, None].expand(problem.shape[:3])

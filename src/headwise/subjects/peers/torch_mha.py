@@ -69,7 +69,8 @@ class TorchMha:
         context, biased = learned.w_k.shape[0], any(getattr(learned, name) is not None for name in ("b_q", "b_k", "b_v", "b_o"))
         module, like = self.module, {"dtype": learned.w_q.dtype, "device": learned.w_q.device}
         if module is None:
-            module = nn.MultiheadAttention(model, heads, bias=biased, kdim=context, vdim=context, batch_first=True, **like)
+            with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and not used
+                module = nn.MultiheadAttention(model, heads, bias=biased, kdim=context, vdim=context, batch_first=True, **like)
         q, k, v = (w.flatten(-2).T for w in (learned.w_q, learned.w_k, learned.w_v))
         own = getattr(module, "_qkv_same_embed_dim")  # noqa: B009 - torch's own word for how it packs the three
         maps = {"in_proj_weight": torch.cat([q, k, v])} if own else {"q_proj_weight": q, "k_proj_weight": k, "v_proj_weight": v}
@@ -133,6 +134,11 @@ def build(subject: Any = None, **arguments: Any) -> tuple[ModuleCall, ModuleLaye
             raise ArgumentError(f"arguments must be those of nn.MultiheadAttention, got {arguments} ({error}). Give embed_dim and num_heads.") from None
     else:
         module = subject
+    if module is not None and (module.bias_k is not None or module.add_zero_attn or module.kdim != module.vdim):
+        raise ArgumentError(
+            "subject must look at keys and values of one width, and at none that it adds itself, got "
+            f"add_bias_kv={module.bias_k is not None}, add_zero_attn={module.add_zero_attn}, kdim={module.kdim}, vdim={module.vdim}. Leave these out."
+        )
     body = TorchMha(None if module is None else deepcopy(module).eval())
     conventions = Conventions(mask_polarity="hide", weights_after_dropout=True)
     call = ModuleCall("torch_mha", body, HONOURS, conventions, DTYPES, paths=PATHS)
