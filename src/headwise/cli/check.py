@@ -74,9 +74,7 @@ def _pairs(option: str, words: list[str] | None) -> dict[str, Any]:
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
-            raise ArgumentError(
-                f"{option} must be NAME=VALUE, got {word!r}. Write for example {EXAMPLES[option]}."
-            )
+            raise ArgumentError(f"{option} must be NAME=VALUE, got {word!r}. Write for example {EXAMPLES[option]}.")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

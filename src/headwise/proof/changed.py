@@ -45,6 +45,12 @@ def having(problem: Any, **changes: Any) -> Any:
     return problem.having(**changes)
 
 
+@lru_cache(maxsize=4096)
+def rounded(problem: Any, dtype: torch.dtype) -> Any:
+    """`problem.to(dtype)`, the same object every time."""
+    return problem.to(dtype)
+
+
 @lru_cache(maxsize=1024)
 def loudness(problem: Problem | LayerProblem) -> Severity:
     """What a fault at these scores is: beyond a few thousand it is a matter of strength, not of correctness."""

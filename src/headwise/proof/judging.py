@@ -74,6 +74,28 @@ def not_finite(
     return Finding(severity, problem, why, got.detach().double().cpu(), right.detach().double().cpu(), place, how=how)
 
 
+MANY = 500  # numbers over which rounding averages out
+
+
+def leaning(problem: Problem, got: Tensor, right: Tensor, units: float, what: str, how: How = PLAINLY) -> Finding | None:
+    """A finding where half precision is too large or too small as a whole. Rounding has no direction: over many numbers, each of few keys, it
+    averages out, where a wrong factor does not.
+
+    Args:
+        units: of rounding that it may lean.
+        what: "All numbers of the output together are".
+    """
+    if problem.query.dtype not in (torch.float16, torch.bfloat16) or got.numel() < MANY or problem.shape[3] > 8 or not bool(right.isfinite().all()):
+        return None
+    got, right, slack = got.detach().double().cpu(), right.detach().double().cpu(), units * torch.finfo(problem.query.dtype).eps / 2
+    lean = float((got * right).sum() / (right * right).sum().clamp(min=1e-300)) - 1
+    if abs(lean) <= slack:
+        return None
+    why = f"{what} {abs(lean):.1%} too {'large' if lean > 0 else 'small'}: rounding has no direction."
+    place = tuple(int(n) for n in np.unravel_index(int(right.abs().argmax()), right.shape))
+    return Finding("fragile", problem, why, got, right, place, abs(lean) / slack, how)
+
+
 def wrong(problem: Problem | LayerProblem, why: str, how: How = PLAINLY, severity: Severity = "wrong") -> Finding:
     """A finding without two sides."""
     return Finding(severity, problem, why, how=how)

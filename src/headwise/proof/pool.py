@@ -107,6 +107,7 @@ def large() -> dict[str, Problem]:
         "300 tokens": problem(**few, queries=300, keys=300, causal=True, seed=131),
         **{f"square of {n}": problem(**few, queries=n, keys=n, causal=True, seed=1000 + n) for n in (32, 64, 128)},
         **{f"{n} keys": problem(**few, queries=2, keys=n, seed=2000 + n) for n in (16, 64, 128, 256)},
+        "a block unseen": problem(**few, queries=2, keys=200, mask=torch.arange(200) >= 130, seed=144),
         "513 keys": problem(**few, queries=1, keys=513, seed=132),
         "window of 20": problem(**few, queries=70, keys=70, causal=True, window=20, seed=133),
         **{f"width {n}": problem(**narrow, width=n, wide=n, seed=3000 + n) for n in (64, 80, 128, 256)},

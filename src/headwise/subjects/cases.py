@@ -7,6 +7,7 @@ import torch
 
 from headwise.proof.answer import PLAINLY, How
 from headwise.proof.call_way import CallWay
+from headwise.proof.fit import fitted
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
@@ -42,7 +43,8 @@ class Case:
         return f"{self.law}-{self.number}"
 
     def holds(self, subject: Any, **arguments: Any) -> None:
-        """Judge a subject, given in any way that `hw.check` takes.
+        """Judge a subject, given in any way that `hw.check` takes, under the conventions that it turns out to have. Options that it does not know
+        are left out.
 
         Raises:
             AssertionError: the law falls; the message says what came and what is right.
@@ -61,8 +63,11 @@ class Case:
         watched = Watched(subject)
         if watched.level not in entry.levels or not entry.needs <= watched.honours or (watched.level == "layer") != isinstance(self.problem, LayerProblem):
             return
+        problem = fitted(self.problem, watched.honours)
+        if problem is None or (problem is not self.problem and self.law in MANNERS):
+            return
         try:
-            finding = entry.judge(watched, self.problem)
+            finding = entry.judge(watched, problem)
         except Refused:
             return
         except Misbehaved as odd:

@@ -99,7 +99,7 @@ def check(
     name = subject if isinstance(subject, str) else named(subject)
     declared = declarations(conventions)
     near = {"arguments": dict(arguments or {}), "declared": declared, "dtype": dtype, "device": device}
-    with distant(subject, timeout, near) as founds, progress(name) if told is None else nullcontext(told) as tell:
+    with torch.random.fork_rng(devices=[]), distant(subject, timeout, near) as founds, progress(name) if told is None else nullcontext(told) as tell:
         trials = [_judge(found, level, tell) for found in founds]
         effort = BUDGETS[level].shrinking if shrinking is None else Effort(sys.maxsize, shrinking)
         small: dict = {}

@@ -9,6 +9,7 @@ from headwise.axes import Tensor
 from headwise.catalog import entries
 from headwise.proof.answer import Answer, How
 from headwise.proof.finding import Finding
+from headwise.proof.judging import differ, room
 from headwise.proof.lie import Lie
 from headwise.proof.subject import Subject
 from headwise.subjects.probing import alike
@@ -76,11 +77,23 @@ def _tells(liar: Any, subject: Subject, finding: Finding | None) -> bool:
     answer = _given(liar, _meant(subject, finding.problem), finding.how)
     if answer is None:
         return False
-    said = [x for x in (answer.output, answer.weights, *answer.gradients.values()) if x is not None and x.shape == finding.got.shape]
+    shown = answer.weights if finding.how.weights else None
+    said = [x for x in (answer.output, shown, *answer.gradients.values()) if x is not None and x.shape == finding.got.shape]
+    if not said:
+        return _lies(answer, subject, finding)
     got, right = float(finding.got[finding.where]), float(finding.right[finding.where])
     near = abs(got - right) / 2
     numbers = [float(x.detach()[finding.where]) for x in said]
-    return not said or any(abs(number - got) <= near or number == got or not (isfinite(number) or isfinite(got)) for number in numbers)
+    return any(abs(number - got) <= near or number == got or not (isfinite(number) or isfinite(got)) for number in numbers)
+
+
+def _lies(answer: Answer, subject: Subject, finding: Finding) -> bool:
+    """Whether a liar's answer is wrong where the fault was seen: on a problem that it is blind to it explains nothing."""
+    right, allow = finding.problem.right(subject.conventions), room(subject, finding.problem)
+    if differ(finding.problem, answer.output, right.output, allow.output, "") is not None:
+        return True
+    shown = answer.weights if finding.how.weights and right.weights is not None else None
+    return shown is not None and shown.shape == right.weights.shape and differ(finding.problem, shown, right.weights, allow.weights, "") is not None
 
 
 def _given(subject: Any, problem: Any, how: How) -> Answer | None:

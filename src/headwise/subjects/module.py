@@ -171,7 +171,9 @@ def of_module(
     missing = {option: "its signature has no such argument" for option in OPTIONS if option not in called.honours}
     usable = usable_dtypes(called, dtypes) or dtypes[:1]
     called = replace(called, honours=called.honours | able, dtypes=usable)
-    known = called.honours | layered.honours | ({"context"} if body.context or body.apart else set()) | ({"rotary"} if body.position != NOWHERE else set())
+    layered = replace(layered, body=called.body, conventions=called.conventions)
+    known = (called.honours - {"long"}) | ({"long"} if isinstance(_whole(layered, 40)[0], Answer) else set())
+    known = known | layered.honours | ({"context"} if body.context or body.apart else set()) | ({"rotary"} if body.position != NOWHERE else set())
     layered = ModuleLayer(name, called.body, known, called.conventions, usable, where)
     missing_of_layer = {word: "the module knows no such thing" for word in OF_LAYERS if word not in known}
     founds = [Found(layered, tuple(stated), {**missing, **missing_of_layer, **lacks})]
@@ -246,20 +248,25 @@ def _named(subject: ModuleLayer, body: Spoken, declared: frozenset[str]) -> tupl
     return replace(subject, body=body, conventions=conventions), stated
 
 
-def _explains(subject: ModuleLayer) -> bool:
+def _explains(subject: ModuleLayer, tokens: int = 3) -> bool:
     """Whether the module gives what is right of one problem as large as itself."""
+    got, problem = _whole(subject, tokens)
+    return isinstance(got, Answer) and alike(got.output, problem.to(subject.dtypes[0]).right(subject.conventions).output)
+
+
+def _whole(subject: ModuleLayer, tokens: int) -> tuple[Answer | Exception, LayerProblem]:
+    """What the module gives of one problem as large as itself, and the problem."""
     body: Spoken = subject.body
     sizes = body.sizes(body.maps.sizes)
     large = {"model": sizes.model, "heads": sizes.heads, "groups": sizes.groups, "width": sizes.width, "wide": sizes.wide}
-    problem = layer(tokens=3, sizes=large, causal=body.causal, position=body.position)
+    problem = layer(tokens=tokens, sizes=large, causal=body.causal, position=body.position)
     if not body.maps.biased:
         problem = problem.having(b_q=None, b_k=None, b_v=None, b_o=None)
     if sizes.context != sizes.model or body.needs_context:
         problem = problem.having(
             context=problem.x.new_ones(2, 4, sizes.context).cumsum(1), w_k=_narrowed(problem, "w_k", sizes), w_v=_narrowed(problem, "w_v", sizes)
         )
-    got = asked(subject, problem)
-    return isinstance(got, Answer) and alike(got.output, problem.to(subject.dtypes[0]).right(subject.conventions).output)
+    return asked(subject, problem), problem
 
 
 def _narrowed(problem: LayerProblem, name: str, sizes: Sizes) -> Tensor:

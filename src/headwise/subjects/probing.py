@@ -13,7 +13,7 @@ from headwise.proof.conventions import Conventions
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.problem import Problem
 from headwise.proof.subject import Refused, Subject
-from headwise.subjects.watch import legible, said
+from headwise.subjects.watch import Settings, legible, said
 
 CLOSE = 1e-3  # meanings differ by far more, rounding in float32 by far less
 
@@ -192,12 +192,15 @@ def asked(subject: Subject, problem: Problem | LayerProblem, how: How = PLAINLY)
             gate(problem, how)
     except Refused as refusal:
         return refusal
+    settings = Settings()
     with said(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return subject.attend(problem.to(subject.dtypes[0], subject.device), how)
         except Exception as error:  # noqa: BLE001
             return error
+        finally:
+            settings.restore()
 
 
 def abilities(subject: Subject, **always: Any) -> Iterator[tuple[str, str | None]]:

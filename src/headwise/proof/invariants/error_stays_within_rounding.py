@@ -1,21 +1,15 @@
 """I15: in every dtype the error is no larger than rounding explains: the check that sees every wrong number that it meets."""
 
-import numpy as np
 import torch
 
-from headwise.axes import Tensor
 from headwise.proof.answer import PLAINLY
-from headwise.proof.changed import loudness
+from headwise.proof.changed import loudness, rounded
 from headwise.proof.finding import Finding, Severity
 from headwise.proof.fit import pooled
-from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, room, rows
+from headwise.proof.judging import WEIGHTS, alive, ask, declared, differ, leaning, room, rows
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import large, layers, odd_ones, pairs, problem, settings, witnesses
-from headwise.proof.problem import Problem
-from headwise.proof.rounding import roundoff
-
-MANY = 1000  # numbers over which rounding averages out
 
 
 def judge(subject, problem) -> Finding | None:
@@ -29,7 +23,7 @@ def judge(subject, problem) -> Finding | None:
         live = None if subject.conventions.dead_row == "zero" else alive(subject, problem)  # lse of what a fill leaves is as it comes
         gap = differ(problem, found.lse, right.lse, allow.lse, "The lse is further off than rounding explains.", where=live, severity=low)
     if gap is None and not of_layer and dtype in (torch.float16, torch.bfloat16):
-        gap = _leaning(problem, found.output, right.output)
+        gap = leaning(problem, found.output, right.output, 4, "All numbers of the output together are")
     if gap is not None or "weights" not in subject.honours:
         return gap
     weights = ask(subject, problem, WEIGHTS).weights
@@ -37,19 +31,6 @@ def judge(subject, problem) -> Finding | None:
     right_weights, allow_weights = (x.mean(1) if mean else x for x in (right.weights, allow.weights))
     counts = (known.all(1) if mean else known)[..., None]
     return differ(problem, weights, right_weights, allow_weights, "The weights are further off than rounding explains.", WEIGHTS, counts, low)
-
-
-def _leaning(problem: Problem, got: Tensor, right: Tensor) -> Finding | None:
-    """Rounding has no direction: over many numbers, each of few keys, it averages out, where a wrong factor does not."""
-    if got.numel() < MANY or problem.shape[3] > 8 or not bool(right.isfinite().all()):
-        return None
-    got, slack = got.double().cpu(), 4 * roundoff(problem.query.dtype)
-    lean = float((got * right).sum() / (right * right).sum().clamp(min=1e-300)) - 1
-    if abs(lean) <= slack:
-        return None
-    why = f"All numbers of the output together are {abs(lean):.1%} too {'large' if lean > 0 else 'small'}: rounding has no direction."
-    place = tuple(int(n) for n in np.unravel_index(int(right.abs().argmax()), right.shape))
-    return Finding("fragile", problem, why, got, right, place, abs(lean) / slack)
 
 
 def problems(subject, level: Level):
@@ -62,7 +43,7 @@ def problems(subject, level: Level):
     yield from first
     for dtype in subject.dtypes:
         if dtype != usual:
-            yield from (entry.to(dtype) for entry in others)
+            yield from (rounded(entry, dtype) for entry in others)
 
 
 @pooled

@@ -4,9 +4,10 @@ import torch
 
 from headwise.axes import Tensor
 from headwise.proof.answer import How
+from headwise.proof.changed import rounded
 from headwise.proof.finding import Finding, Severity
 from headwise.proof.fit import pooled
-from headwise.proof.judging import alive, ask, differ, normal, room, rows, wrong
+from headwise.proof.judging import alive, ask, differ, leaning, normal, room, rows, wrong
 from headwise.proof.law import Law, Level
 from headwise.proof.layer_problem import LayerProblem
 from headwise.proof.pool import large, layers, lengths, problem, settings, witnesses
@@ -16,13 +17,11 @@ STEP = 1e-4
 
 
 def judge(subject, problem) -> Finding | None:
-    """In float64 where it can, as slopes are seen best there; a call in the dtype of the problem too."""
-    finest = problem.to(torch.float64)
-    fine = torch.float64 in subject.dtypes and _keeps(subject, finest)
-    if isinstance(problem, LayerProblem):
-        return _of_layer(subject, finest if fine else problem.to(subject.dtypes[0]))
-    found = _of_call(subject, finest) if fine else None
-    return found if found is not None or problem.query.dtype == torch.float64 else _of_call(subject, problem)
+    """In float64 where it can, as slopes are seen best there; a few in other dtypes."""
+    dtype = problem.x.dtype if isinstance(problem, LayerProblem) else problem.query.dtype
+    if dtype == torch.float64 and not (torch.float64 in subject.dtypes and _keeps(subject, problem)):
+        problem = rounded(problem, subject.dtypes[0])
+    return _of_layer(subject, problem) if isinstance(problem, LayerProblem) else _of_call(subject, problem)
 
 
 def _keeps(subject, problem) -> bool:
@@ -44,6 +43,7 @@ def _of_call(subject, problem) -> Finding | None:
     found = ask(subject, problem, how).gradients
     for name, slope in right.items():
         gap = differ(problem, found[name], slope, allow[name], f"The gradient of {name} is not the slope of the output.", how, severity=severity)
+        gap = gap or leaning(problem, found[name], slope, 16, f"All numbers of the gradient of {name} together are", how)
         if gap is not None:
             return gap
     for name in right if not problem.options else ():
@@ -94,14 +94,15 @@ def _total(problem: LayerProblem, name: str, step: Tensor, upstream: Tensor, sub
 
 
 def problems(subject, level: Level):
-    yield from _usual(subject, level)
-    for dtype in subject.dtypes[1:] if subject.level == "call" else ():
-        yield from (entry.to(dtype) for entry in _few(subject, level))
+    finest = torch.float64 if torch.float64 in subject.dtypes else subject.dtypes[0]
+    yield from (rounded(entry, finest) for entry in _usual(subject, level))
+    for dtype in subject.dtypes if subject.level == "call" else ():
+        yield from (rounded(entry, dtype) for entry in _few(subject, level) if dtype != finest)
 
 
 @pooled
 def _few(level: Level):
-    yield from (witnesses()["everything"], witnesses()["plain"])
+    yield from (witnesses()["everything"], witnesses()["plain"], large()["many numbers"])
 
 
 @pooled

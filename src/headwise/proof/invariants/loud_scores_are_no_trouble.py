@@ -3,6 +3,7 @@
 import torch
 
 from headwise.proof.answer import PLAINLY
+from headwise.proof.changed import rounded
 from headwise.proof.finding import Finding
 from headwise.proof.fit import pooled
 from headwise.proof.judging import WEIGHTS, alive, ask, differ, not_finite, room
@@ -25,7 +26,7 @@ def judge(subject, problem) -> Finding | None:
 def problems(subject, level: Level):
     yield from _usual(subject, level)
     if torch.float16 in subject.dtypes:
-        yield from (entry.to(torch.float16) for entry in _half(subject, level))
+        yield from (rounded(entry, torch.float16) for entry in _half(subject, level))
 
 
 @pooled
