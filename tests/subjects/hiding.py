@@ -44,7 +44,7 @@ class Call:
         query, key, value = (x.to(wide) for x in (self.query, self.key, self.value))
         scores = query @ key.mT * (query.shape[3] ** -0.5 if self.scale is None else self.scale)
         scores = scores if self.softcap is None else self.softcap * torch.tanh(scores / self.softcap)
-        scores = scores if self.bias is None else scores + self.bias
+        scores = scores if self.bias is None else scores + self.bias.masked_fill(self.bias == -torch.inf, 0.0)
         dead = ~seen.any(-1, keepdim=True)
         weights = scores.masked_fill(~(seen | dead), -torch.inf).softmax(-1).masked_fill(dead, 0.0)
         return (weights @ value).to(self.query.dtype)

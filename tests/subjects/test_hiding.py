@@ -137,7 +137,7 @@ def test_a_pasted_test_of_a_layer_runs(plain):
     failure = next(failure for failure in report.failures if failure.law == "golden_numbers")
     names: dict = {}
     exec(compile(failure.test, "pasted", "exec"), names)
-    with pytest.raises(AssertionError, match="a few lines on paper"):
+    with pytest.raises(AssertionError, match="further off than rounding explains"):
         next(function for name, function in names.items() if name.startswith("test_"))()
 
 

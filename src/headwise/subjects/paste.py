@@ -29,7 +29,8 @@ def pasted(name: str, law: str, statement: str, judged: Problem | LayerProblem, 
     title = f"test_{_word(name.rpartition(':')[2])}_{law}"
     if spelling is not None:
         return _by_call(title, statement, spelling, finding.problem, subject)
-    return _by_law(title, name, law, statement, judged, finding.how if law in MANNERS else PLAINLY, arguments)
+    asked = law if type(judged) in (Problem, LayerProblem) else "error_stays_within_rounding"  # what was worked out on paper is no part of a plain problem
+    return _by_law(title, name, asked, statement, judged, finding.how if law in MANNERS else PLAINLY, arguments)
 
 
 def _spelled(subject: Subject, finding: Finding) -> Spelling | None:
