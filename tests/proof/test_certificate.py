@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headwise.attention.attend import attend
-from headwise.errors import ArgumentError, ShapeError
+from headwise.errors import ArgumentError, ArgumentTypeError, ShapeError
 from headwise.proof.certificate import certify
 
 
@@ -118,3 +118,27 @@ def test_shapes_that_do_not_fit() -> None:
         certify(torch.zeros(2, 5, 7, 5), k, v)
     with pytest.raises(ShapeError, match=r"must be \[B, H, T, 3\] and hold the certified rows, got \[2, 6, 7, 2\]"):
         certify(q, k, v).error(torch.zeros(2, 6, 7, 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"bits": 2}, ArgumentError, "bits must be at least 53, got 2"),
+        ({"softcap": -1.0}, ArgumentError, "softcap must be a positive number, got -1.0"),
+        ({"scale": float("nan")}, ArgumentError, "scale must be a finite number, got nan"),
+        ({"rows": [(0, 0, 0.5)]}, ArgumentError, "rows must be a number, or .batch row, head, query. of each"),
+        ({"rows": "all"}, ArgumentError, "rows must be a number, or .batch row, head, query. of each, got 'all'"),
+        ({"query": [[1.0]]}, ArgumentTypeError, "query must be a tensor, got list"),
+        ({"value": torch.ones(1, 1, 3, 2)}, ShapeError, "query, key and value must be"),
+    ],
+)
+def test_what_cannot_be_certified(plain, changes, error, said):
+    given = {"query": torch.ones(1, 1, 2, 2), "key": torch.ones(1, 1, 2, 2), "value": torch.ones(1, 1, 2, 2), **changes}
+    with pytest.raises(error, match=said):
+        certify(**given)
+
+
+def test_the_error_of_what_is_no_tensor(plain):
+    certificate = certify(*(torch.ones(1, 1, 2, 2) for _ in range(3)))
+    with pytest.raises(ArgumentTypeError, match="attended must be what attend gives or a tensor .B, H, T, E., got NoneType"):
+        certificate.error(None)

@@ -16,9 +16,11 @@ from flint import arb, arb_mat
 
 from headwise.attention.spec import Attended
 from headwise.axes import Float, Int, Key, Query, Tensor, Value
-from headwise.errors import ArgumentError, ShapeError
+from headwise.errors import ArgumentError, ArgumentTypeError, ShapeError
 from headwise.proof.balls import BITS, enclose, precision, row
 from headwise.proof.problem import Problem
+
+LEAST_BITS = 53  # fewer than the floats have would enclose nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,10 @@ class Certificate:
 
         Raises:
             ShapeError: the output has no such rows.
+            ArgumentTypeError: it is no tensor.
         """
+        if not isinstance(attended, Attended | Tensor):
+            raise ArgumentTypeError(f"attended must be what attend gives or a tensor [B, H, T, E], got {type(attended).__name__}. Pass torch.as_tensor of it.")
         output, lse = (attended.output, attended.lse) if isinstance(attended, Attended) else (attended, None)
         self._fits(output)
         given = torch.stack([output[place] for place in self.rows]) if self.rows else output.new_zeros(0, self._output.ncols())
@@ -134,7 +139,9 @@ def certify(
         options: what `attend` takes and changes the result: causal, query_offset, window, mask, bias, scale, softcap, sink.
 
     Raises:
-        ArgumentError: rows that do not exist, an option that is none, numbers that are not finite in what is seen.
+        ArgumentError: rows that do not exist, an option that is none or no number, too few bits, numbers that are not finite in what is seen.
+        ArgumentTypeError: what is no tensor.
+        ShapeError: tensors that do not fit together.
 
     References:
         Johansson 2017, "Arb: efficient arbitrary-precision midpoint-radius interval arithmetic".
@@ -145,6 +152,8 @@ def certify(
         >>> [round(weight, 15) for weight in found.weights.low[1].tolist()], found.output.width < 1e-15
         ([0.119202922022118, 0.880797077977882], True)
     """
+    if bits < LEAST_BITS:
+        raise ArgumentError(f"bits must be at least {LEAST_BITS}, got {bits}. {BITS} are enough for most.")
     problem = _problem(query, key, value, options)
     places = _places(rows, heads, problem.shape)
     masses, inverses, lses, outputs, sizes = [], [], [], [], []
@@ -167,15 +176,26 @@ def _problem(query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any])
     strange = [name for name in options if name not in known]
     if strange:
         raise ArgumentError(f"options must be among {', '.join(known)}, got {strange[0]!r}. Leave it out: it does not change the result.")
-    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4 or key.shape[1] == 0 or query.shape[1] % key.shape[1]:
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor):
+            raise ArgumentTypeError(f"{name} must be a tensor, got {type(tensor).__name__}. Pass torch.as_tensor of it.")
+    apart = query.dim() != 4 or key.dim() != 4 or value.dim() != 4 or key.shape[1] == 0 or query.shape[1] % key.shape[1]
+    if apart or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or key.shape[:3] != value.shape[:3]:
         raise ShapeError(
             f"query, key and value must be [B, H, T, D], [B, G, S, D] and [B, G, S, E], got {[list(x.shape) for x in (query, key, value)]}. See attend."
         )
+    scale, softcap = options.get("scale"), options.get("softcap")
+    if scale is not None and not math.isfinite(scale):
+        raise ArgumentError(f"scale must be a finite number, got {scale}. Leave it out for 1/√D.")
+    if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
+        raise ArgumentError(f"softcap must be a positive number, got {softcap}. Leave it out for none.")
     return Problem(query.detach(), key.detach(), value.detach(), **options)
 
 
 def _places(rows: int | Sequence[tuple[int, int, int]], heads: int, shape: tuple[int, int, int, int]) -> list[tuple[int, int, int]]:
     batch, count, queries, _ = shape
+    if isinstance(rows, str) or (not isinstance(rows, int) and any(isinstance(at, float) for place in rows for at in place)):
+        raise ArgumentError(f"rows must be a number, or (batch row, head, query) of each, got {rows!r}. Count from 0, in whole numbers.")
     if not isinstance(rows, int):
         places = [(int(b), int(h), int(t)) for b, h, t in rows]
         wrong = [place for place in places if not all(0 <= at < have for at, have in zip(place, shape, strict=False))]
