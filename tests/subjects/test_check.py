@@ -68,7 +68,7 @@ def _run(source: str) -> None:
         (strangers.raises, "raises", "It raises KeyError: 'no rule for one query' at strangers.py:"),
         (strangers.wrong_shape, "shape", "The output is "),
         (strangers.changes_inputs, "changes_inputs", "The tensors that were passed in hold other numbers after the call."),
-        (strangers.returns_nothing, "raises", "a float tensor, or a pair of output and weights, got NoneType"),
+        (strangers.returns_nothing, "shape", "a float tensor, or a pair of output and weights, got NoneType"),
     ],
 )
 def test_bad_manners_are_reported_and_the_rest_goes_on(plain, subject, law, why):

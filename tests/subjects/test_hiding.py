@@ -147,3 +147,27 @@ class MergedHere(hiding.Layer):
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (4, 4)).transpose(1, 2) for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
         return self.o_proj(strangers.right(q, k, v, scale=1.0).transpose(1, 2).flatten(2))
+
+
+def right_with_gradients_only(query, key, value, *, scale=None):
+    output = strangers.right(query, key, value, scale=scale)
+    return output if torch.is_grad_enabled() else 1.01 * output
+
+
+def test_a_pasted_test_calls_as_it_was_called(plain):
+    (failure, *_) = [failure for failure in check(right_with_gradients_only, shrinking=1).failures if "output = right_with_gradients_only" in failure.test]
+    assert "with torch.no_grad():" in failure.test
+    names: dict = {}
+    exec(compile(failure.test, "pasted", "exec"), names)
+    with pytest.raises(AssertionError):
+        next(function for name, function in names.items() if name.startswith("test_"))()
+
+
+def a_little_too_large(query, key, value, *, mask=None):
+    return strangers.right(query, key, value, mask=mask) * 1.0001
+
+
+def test_a_fault_is_not_likened_to_what_is_blind_to_it(plain):
+    report = check(a_little_too_large, shrinking=0)
+    assert not report.passed
+    assert "mask_of_one_head_for_all" not in {failure.likely.attack for failure in report.failures if failure.likely is not None}
