@@ -172,12 +172,17 @@ def of_module(
     usable = usable_dtypes(called, dtypes) or dtypes[:1]
     called = replace(called, honours=called.honours | able, dtypes=usable)
     layered = replace(layered, body=called.body, conventions=called.conventions)
-    known = (called.honours - {"long"}) | ({"long"} if isinstance(_whole(layered, 40)[0], Answer) else set())
-    known = known | layered.honours | ({"context"} if body.context or body.apart else set()) | ({"rotary"} if body.position != NOWHERE else set())
+    longer = {"long"} if isinstance(_whole(layered, 40)[0], Answer) else set()
+    others = ({"context"} if body.context or body.apart else set()) | ({"rotary"} if body.position != NOWHERE else set())
+    known = (called.honours - {"long"}) | longer | layered.honours | others
     layered = ModuleLayer(name, called.body, known, called.conventions, usable, where)
     missing_of_layer = {word: "the module knows no such thing" for word in OF_LAYERS if word not in known}
     founds = [Found(layered, tuple(stated), {**missing, **missing_of_layer, **lacks})]
     return tuple([Found(called, (), {}), *founds] if understood and body.position == NOWHERE else founds)
+
+
+TELLING = ("mask_polarity", "corner", "window_counts_own", "dead_row")
+NOT_OF_MODULES = frozenset({"value_width", "empty", "lse", "offset_by_row"})
 
 
 def _plain(module: nn.Module) -> None:
@@ -190,10 +195,6 @@ def _plain(module: nn.Module) -> None:
     if norms:
         said = f"{type(module).__name__} which has {', '.join(norms)}"
         raise ArgumentError(f"subject must consist of its maps and the attention between them, got {said}. Check the function that it calls between them.")
-
-
-TELLING = ("mask_polarity", "corner", "window_counts_own", "dead_row")
-NOT_OF_MODULES = frozenset({"value_width", "empty", "lse", "offset_by_row"})
 
 
 def _heard(module: nn.Module, maps: Maps, conventions: Conventions) -> Spoken:
