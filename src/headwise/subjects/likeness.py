@@ -43,13 +43,14 @@ def likely(subject: Subject, law: str, failed: Sequence[tuple[Any, How]], others
         finding: the number that is wrong; the attack must give that very number.
     """
     told = [(asked, _given(subject, *asked)) for asked in failed]
-    plain = [(problem, _given(subject, problem, How())) for problem in others]
-    plain = [(problem, got) for problem, got in plain if got is not None]
+    plain: list[tuple[Any, Answer]] | None = None
     best, most = None, 0.5
     for name, lie, way, liar in _liars(subject):
         if law not in LAWS_OF_ANY and law not in lie.caught_by:
             continue
         if all(_same(_given(liar, _meant(subject, problem), how), got) for (problem, how), got in told) and _tells(liar, subject, finding):
+            if plain is None:  # few faults have a suspect at all
+                plain = [(problem, got) for problem in others if (got := _given(subject, problem, How())) is not None]
             share = sum(_same(_given(liar, _meant(subject, problem), How()), got) for problem, got in plain) / max(len(plain), 1)
             if share > most:
                 best, most = Likely(name, way, lie.lie, lie.seen_in), share
