@@ -171,3 +171,18 @@ def test_a_fault_is_not_likened_to_what_is_blind_to_it(plain):
     report = check(a_little_too_large, shrinking=0)
     assert not report.passed
     assert "mask_of_one_head_for_all" not in {failure.likely.attack for failure in report.failures if failure.likely is not None}
+
+
+def without_windows(query, key, value, *, causal=False, window=None, softcap=None):
+    if window is not None:
+        raise ValueError("no windows here.")
+    if softcap is not None:
+        raise KeyError("softcap")
+    return strangers.right(query, key, value, causal=causal)
+
+
+def test_an_option_that_is_refused_at_once_is_not_tested_and_one_that_breaks_is_a_fault(plain):
+    report = check(without_windows, shrinking=0)
+    assert report.not_tested["window"] == "ValueError: no windows here."
+    assert [failure.law for failure in report.failures] == ["raises"]
+    assert "KeyError" in report.failures[0].finding.why

@@ -12,7 +12,7 @@ from headwise.proof.subject import ABILITIES, OPTIONS, Subject
 from headwise.subjects.binding import bound
 from headwise.subjects.call import DTYPES, CallSubject
 from headwise.subjects.dialect import Dialect, is_packed
-from headwise.subjects.probing import Stated, abilities, asked, fits, numbers, plain, settle, usable_dtypes
+from headwise.subjects.probing import Stated, abilities, asked, fits, numbers, plain, refusals, settle, usable_dtypes
 
 # Not `key_heads`: query heads that take key heads in turn are right only where a model was trained so, and then it is declared.
 TELLING = ("layout", "mask_polarity", "corner", "window_counts_own", "dead_row", "hidden_nonfinite")
@@ -58,11 +58,13 @@ def of_function(function: Callable[..., Any], name: str, declared: Mapping[str, 
     for ability, why in abilities(subject):
         lacks |= {} if why is None else {ability: why}
     subject = replace(subject, honours=subject.honours | (frozenset(ABILITIES) - frozenset(lacks)))
+    lacks |= dict(refusals(subject))
+    subject = replace(subject, honours=subject.honours - frozenset(lacks))
     subject = _with_planes(subject, binding.words)
     subject, late = settle(subject, _speaking, [field for field in fields if field != "layout"], frozenset(declared))
     subject, weights = _weights(subject, frozenset(declared))
     usable = usable_dtypes(subject, dtypes)
-    lacks |= {option: "its signature has no such argument" for option in OPTIONS if option not in subject.honours}
+    lacks = {option: "its signature has no such argument" for option in OPTIONS if option not in subject.honours} | lacks
     lacks |= {str(kind).removeprefix("torch."): "it raises, or answers in another dtype" for kind in dtypes if kind not in usable}
     conventions = {stated.name: stated for stated in (*early, *late, *weights)}
     return Found(replace(subject, dtypes=usable or dtypes[:1]), tuple(conventions.values()), lacks)

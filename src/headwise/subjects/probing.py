@@ -235,6 +235,25 @@ def abilities(subject: Subject, **always: Any) -> Iterator[tuple[str, str | None
     yield "empty", next((_said(got) for got in empty if isinstance(got, Exception)), None)
 
 
+def refusals(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Each option that its signature has, and that it says it cannot do: by NotImplementedError or ValueError at the plainest question. Any other error
+    is a fault, and left to the laws."""
+    head = subject.honours & {"causal"}
+    questions: dict[str, dict[str, Any]] = {
+        "query_offset": {"query_offset": 2, **dict.fromkeys(head, True)},
+        "window": {"window": 2, **dict.fromkeys(head, True)},
+        "bias": {"bias": numbers(1, 1, 3, 5, seed=4)},
+        "scale": {"scale": 0.3},
+        "softcap": {"softcap": 2.0},
+        "sink": {"sink": numbers(2, seed=5)},
+        "dropout": {"dropout": 0.1},
+    }
+    for option, options in questions.items():
+        got = asked(subject, plain(**options)) if option in subject.honours else None
+        if isinstance(got, Refused | NotImplementedError | ValueError):
+            yield option, _said(got)
+
+
 def _lacks(got: Answer | Exception, what: str) -> str | None:
     if isinstance(got, Exception):
         return _said(got)
