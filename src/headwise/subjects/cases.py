@@ -55,7 +55,7 @@ class Case:
         """
         entry, limit = self._law(), LIMIT if self.law in ("hangs", "dies") and isinstance(subject, str) else None
         near = {"arguments": arguments, "declared": {}, "dtype": None, "device": None}
-        with distant(subject, limit, near) as founds:
+        with torch.random.fork_rng(devices=[]), distant(subject, limit, near) as founds:
             for found in founds:
                 self._judge(found.subject, entry)
 
