@@ -13,6 +13,13 @@ from headwise.cli.app import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+MINE = """
+import headwise as hw
+
+
+def attend(query, key, value, *, causal=False):
+    return hw.attend(query, key, value, causal=causal, query_offset=0 if causal else None).output
+"""
 STORY = "The cat sat on the mat. The dog sat on the cat. The mat was not amused.\n"
 
 
@@ -47,10 +54,12 @@ def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch, plain):
 def test_command_lines_run(lines, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text(STORY)
+    (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.setattr("headwise.show.server.run.serve", lambda settings, listening, ready: ready(None))  # a page is served until somebody ends it
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     for line in lines:
-        assert main(shlex.split(line)[1:]) == 0, line + capsys.readouterr().err
+        finds_faults = line.startswith("headwise check torch")
+        assert main(shlex.split(line)[1:]) == int(finds_faults), line + capsys.readouterr().err
         assert capsys.readouterr().out.strip(), line
 
 

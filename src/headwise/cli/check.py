@@ -126,7 +126,7 @@ ENTRY = Command(
     check,
     examples={
         "headwise check headwise:attend --level quick": "our own, as any other",
-        "headwise check torch.nn:MultiheadAttention --arg embed_dim=16 --arg num_heads=4": "a module, made with these arguments",
-        "headwise check torch_sdpa --json": "a peer by name, for a program to read",
+        "headwise check torch.nn:MultiheadAttention --arg embed_dim=16 --arg num_heads=4 --level quick": "a module, made with these arguments",
+        "headwise check torch_sdpa --level quick --json": "a peer by name, for a program to read",
     },
 )
