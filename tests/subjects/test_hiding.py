@@ -186,3 +186,22 @@ def test_an_option_that_is_refused_at_once_is_not_tested_and_one_that_breaks_is_
     assert report.not_tested["window"] == "ValueError: no windows here."
     assert [failure.law for failure in report.failures] == ["raises"]
     assert "KeyError" in report.failures[0].finding.why
+
+
+def padded(query, key, value, key_padding_mask=None):
+    """Padding [B, S], as modules have it: a function's masks are [B, H, T, S], so that it is not asked for."""
+    return strangers.right(query, key, value, mask=None if key_padding_mask is None else ~key_padding_mask[:, None, None])
+
+
+def test_padding_of_a_function_is_not_taken_for_its_mask(plain):
+    report = check(padded, shrinking=0)
+    assert report.passed, str(report)
+    assert "mask" in report.not_tested
+
+
+def test_a_gradient_alone_is_told_as_such():
+    from headwise.proof.answer import How
+    from headwise.subjects.telling import asked
+
+    assert asked(How(upstream=torch.ones(1), alone="key")) == "for the gradient of key alone"
+    assert asked(How(upstream=torch.ones(1))) == "for gradients"

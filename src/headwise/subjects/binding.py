@@ -14,7 +14,7 @@ WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "causal": ("causal", "is_causal"),
         "query_offset": ("query_offset",),
         "window": ("window", "window_size", "sliding_window"),
-        "mask": ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mask"),
+        "mask": ("mask", "attn_mask", "attention_mask"),
         "bias": ("bias", "attn_bias"),
         "scale": ("scale", "scaling", "softmax_scale", "sm_scale"),
         "softcap": ("softcap", "soft_cap", "logits_soft_cap"),

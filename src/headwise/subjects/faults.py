@@ -138,7 +138,7 @@ def _law_of(fall: Fall) -> Law:
 
 
 def _signature(how: How) -> tuple:
-    return how.weights, how.training, how.path, how.grad or how.upstream is not None
+    return how.weights, how.training, how.path, how.alone, how.grad or how.upstream is not None
 
 
 def _parts(problem: AnyProblem) -> str:

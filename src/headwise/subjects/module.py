@@ -30,6 +30,7 @@ from headwise.subjects.projections import PACKINGS, Maps, find_maps, repacked
 
 KEYS, VALUES = ("key", "k", "keys"), ("value", "v", "values")
 CONTEXT = ("context", "encoder_hidden_states", "key_value_states", "memory", "kv", "cross_hidden_states")
+PADDING = ("key_padding_mask", "padding_mask")  # of a module, whose masks may have fewer axes
 MASK_AXES = ("B H T S", "B T S", "T S", "B S")
 
 
@@ -204,7 +205,8 @@ def _heard(module: nn.Module, maps: Maps, conventions: Conventions) -> Spoken:
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     apart = len(places) > 2 and places[1].name in KEYS and places[2].name in VALUES
     rest = {p.name: p for p in parameters if p not in places[: 3 if apart else 1] and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    words = {option: found[0] for option, known in WORDS.items() if (found := [word for word in known if word in rest])}
+    names = {**WORDS, "mask": (*WORDS["mask"], *PADDING)}
+    words = {option: found[0] for option, known in names.items() if (found := [word for word in known if word in rest])}
     context = next((word for word in CONTEXT if word in rest), "")
     asks = next((word for word in WEIGHTS if word in rest), "")
     required = frozenset(name for name, p in rest.items() if p.default is p.empty)

@@ -76,7 +76,8 @@ def asked(how: How) -> str:
         "by the path " + repr(how.path): how.path,
         "with weights": how.weights,
         "in training": how.training,
-        "for gradients": how.upstream is not None,
+        "for gradients": how.upstream is not None and not how.alone,
+        f"for the gradient of {how.alone} alone": how.alone,
         "with gradients enabled": how.grad and how.upstream is None,
     }
     return ", ".join(words for words, so in said.items() if so)

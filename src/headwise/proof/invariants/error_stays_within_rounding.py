@@ -22,7 +22,7 @@ def judge(subject, problem) -> Finding | None:
     if gap is None and found.lse is not None:
         live = None if subject.conventions.dead_row == "zero" else alive(subject, problem)  # lse of what a fill leaves is as it comes
         gap = differ(problem, found.lse, right.lse, allow.lse, "The lse is further off than rounding explains.", where=live, severity=low)
-    if gap is None and not of_layer and dtype in (torch.float16, torch.bfloat16):
+    if gap is None and not of_layer:
         gap = leaning(problem, found.output, right.output, 4, "All numbers of the output together are")
     if gap is not None or "weights" not in subject.honours:
         return gap

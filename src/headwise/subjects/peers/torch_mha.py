@@ -81,8 +81,6 @@ class TorchMha:
             maps["out_proj.bias"] = maps["in_proj_bias"].new_zeros(model) if learned.b_o is None else learned.b_o
         elif biased:
             raise Refused("the module was made without biases.")
-        if module.bias_k is not None or module.add_zero_attn:
-            raise Refused("add_bias_kv and add_zero_attn add keys that no problem knows.")
         return module, maps
 
 
