@@ -40,7 +40,7 @@ chromium:
 		echo "-- chromium could not be installed: the tests of the page are skipped"
 
 # What the front end is bundled and audited with. Where there is no npm, the tests that need it are skipped, and say so.
-STATIC := src/headwise/show/static
+STATIC := src/headwise/frontend
 tools:
 	@[ $(STATIC)/node_modules/.package-lock.json -nt $(STATIC)/package-lock.json ] || { echo "-- installing esbuild and axe-core, for the tests of the page"; \
 		cd $(STATIC) && npm ci --silent --no-audit --no-fund; } || echo "-- npm could not install them: the bundle is not compared, the page not audited"

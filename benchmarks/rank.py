@@ -7,9 +7,9 @@ import torch
 
 import headwise as hw
 from benchmarks.pairs import Pair, Report, machine, paired
-from headwise.heads.ablation import losses_without, zeros
-from headwise.heads.gradient import effects
-from headwise.heads.passages import Opener, Passage
+from headwise.analysis.ablation.eval_text import Opener, Passage
+from headwise.analysis.ablation.exact_ablation import losses_without, zeros
+from headwise.analysis.ablation.gradient import effects
 
 GOAL, GRADIENT_GOAL = 0.6, 5.0
 COPIES = 3  # heads of a layer that are timed: as many as share a key head

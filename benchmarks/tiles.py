@@ -4,8 +4,8 @@ import torch
 
 from benchmarks.pairs import Report, machine, paired
 from headwise.attention.attend import attend, call_of
-from headwise.attention.spec import Area
-from headwise.attention.tiles import in_strips, pooled
+from headwise.attention.call import Area
+from headwise.attention.weight_pooling import in_strips, pooled
 
 
 def run(quick: bool) -> Report:

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 
 from docs.findings_transformers import section as in_models
-from headwise.subjects.check import check
-from headwise.subjects.find import peers
-from headwise.subjects.report import Report
-from headwise.subjects.telling import facts
+from headwise.conformance.adapters.find import peers
+from headwise.conformance.check import check
+from headwise.conformance.report.report import Report
+from headwise.conformance.report.report_text import facts
 
 HEAD = """# Findings
 

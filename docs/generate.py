@@ -12,12 +12,12 @@ from headwise import statistics
 from headwise.catalog import entries
 from headwise.cli.app import build
 from headwise.cli.app import main as headwise
-from headwise.proof.kill_matrix import everything
-from headwise.show.claims import claims_page
-from headwise.show.kills import data_of_page, page
+from headwise.conformance.mutations.kill_matrix import everything
+from headwise.render.results.claims_table import claims_page
+from headwise.render.results.kill_matrix_table import data_of_page, page
 
 HERE = Path(__file__).parent
-KILLS = HERE.parent / "src" / "headwise" / "show" / "server" / "kills.json"
+KILLS = HERE.parent / "src" / "headwise" / "server" / "kills.json"
 SENTENCE = "The cat sat on the mat because it was tired."
 
 

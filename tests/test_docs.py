@@ -55,7 +55,7 @@ def test_command_lines_run(lines, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text(STORY)
     (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.setattr("headwise.show.server.run.serve", lambda settings, listening, ready: ready(None))  # a page is served until somebody ends it
+    monkeypatch.setattr("headwise.server.serve.serve", lambda settings, listening, ready: ready(None))  # a page is served until somebody ends it
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     for line in lines:
         finds_faults = line.startswith("headwise check torch")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headwise.cli.sheet import write_csv
-from headwise.edit.listed import write_edits
-from headwise.edit.silence import Silence
+from headwise.cli.csv_sheet import write_csv
 from headwise.errors import ArgumentError
-from headwise.files import write_whole
+from headwise.interventions.edit_list import write_edits
+from headwise.interventions.edits.ablate import Silence
+from headwise.storage.atomic_write import write_whole
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ A statistic, a kernel, an invariant, an attack, a role, an edit, a claim and a c
 an entry is the name of its file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -14,16 +14,27 @@ from typing import Any
 
 @cache
 def entries(package: str) -> Mapping[str, Any]:
-    """The `ENTRY` of every module directly inside `package`, by file name, sorted.
+    """The `ENTRY` of every module inside `package` and its subpackages, by file name, sorted.
+
+    A subpackage that defines `ENTRY` itself is one entry, and is not searched further.
 
     Example:
         >>> sorted(entries("headwise.attention.statistics"))[:3]
         ['distance', 'entropy', 'first']
     """
-    folder = import_module(package)
-    names = sorted(found.name for found in iter_modules(folder.__path__) if not found.name.startswith("_"))
-    modules = {name: import_module(f"{package}.{name}") for name in names}
-    return MappingProxyType({name: module.ENTRY for name, module in modules.items() if hasattr(module, "ENTRY")})
+    found = dict(_found(package))
+    return MappingProxyType({name: found[name] for name in sorted(found)})
+
+
+def _found(package: str) -> Iterator[tuple[str, Any]]:
+    for module in iter_modules(import_module(package).__path__):
+        if module.name.startswith("_"):
+            continue
+        loaded = import_module(f"{package}.{module.name}")
+        if hasattr(loaded, "ENTRY"):
+            yield module.name, loaded.ENTRY
+        elif module.ispkg:
+            yield from _found(loaded.__name__)
 
 
 def late(name: str) -> Any:

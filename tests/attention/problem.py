@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.attention.attend import attend
-from headwise.attention.spec import Attended
+from headwise.attention.call import Attended
 from tests.attention import oracle
 
 EVERY = ("all", "segment", "received")  # statistics, where `segments` are given

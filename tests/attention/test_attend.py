@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from headwise.attention import attend as module_of_attend
 from headwise.attention.attend import attend, call_of, compute, statistic_names
-from headwise.attention.spec import Attended, Call, Kernel
+from headwise.attention.call import Attended, Call, Kernel
 from headwise.attention.weights import weights
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, HeadwiseError, ShapeError
 from tests.attention.backends import every_backend, judged_backend

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headwise.attention import blocks
+from headwise.attention import blocking as blocks
 from tests.attention import oracle
 from tests.attention.backends import every_backend, judged_backend
 from tests.attention.problem import EVERY, Problem, agree, gradients, normal

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headwise.attention.cache import Cache
+from headwise.attention.kv_cache import Cache
 from headwise.errors import ArgumentTypeError, ShapeError
 from tests.attention.problem import normal
 

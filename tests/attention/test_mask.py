@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.attention.attend import call_of, compute
+from headwise.attention.call import Call, Tiled, tile_of
 from headwise.attention.mask import Rule, Visible, band, positions, reach, visible
-from headwise.attention.spec import Call, Tiled, tile_of
 from tests.attention import oracle
 from tests.attention.backends import every_backend
 from tests.attention.problem import normal

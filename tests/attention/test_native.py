@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from headwise.attention.attend import attend
+from headwise.attention.call import Call, Tiled
 from headwise.attention.kernels.native import call as native
 from headwise.attention.kernels.native.library import compiled, instruction_set, instruction_sets
-from headwise.attention.spec import Call, Tiled
 from headwise.errors import BackendError
 from tests.attention.problem import EVERY, Problem, agree, normal
 from tests.attention.rounding import allowed

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headwise.attention.attend import attend, call_of
+from headwise.attention.call import Area
 from headwise.attention.kernels.native import area as native_area
 from headwise.attention.kernels.native.library import compiled
-from headwise.attention.spec import Area
 
 pytestmark = pytest.mark.skipif(compiled() is None, reason="the native kernel is not built here")
 LENGTHS = (0, 1, 2, 3, 7, 16, 31, 64, 65, 128, 255, 256, 257, 300, 513)

@@ -6,12 +6,12 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from headwise.attention import tiles
+from headwise.attention import weight_pooling as tiles
 from headwise.attention.attend import compute
+from headwise.attention.call import Area, Call, Tiled
 from headwise.attention.kernels.native import area as native_area
 from headwise.attention.kernels.native import call as native_call
 from headwise.attention.kernels.native.library import compiled
-from headwise.attention.spec import Area, Call, Tiled
 from tests.attention.problem import normal
 
 built = pytest.mark.skipif(compiled() is None, reason="the native kernel is not built here")

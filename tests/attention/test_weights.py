@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.attention.attend import call_of, compute
-from headwise.attention.spec import Call
+from headwise.attention.call import Call
 from headwise.attention.weights import masked_scores, weights
 from tests.attention.backends import every_backend
 from tests.attention.problem import Problem, agree, normal

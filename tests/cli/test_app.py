@@ -59,7 +59,7 @@ def test_errors_are_json_where_json_was_asked_for(capsys, words, kind):
 
 def test_a_fault_of_ours_is_not_passed_off_as_the_callers(monkeypatch):
     """Only errors that headwise raises on purpose become one line; anything else keeps its traceback."""
-    monkeypatch.setattr("headwise.show.measure.measure_name", lambda asked: 1 / 0)
+    monkeypatch.setattr("headwise.render.measure.measure_name", lambda asked: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["look", "demo:minilm", "text"])
 

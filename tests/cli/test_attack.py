@@ -3,7 +3,7 @@ import json
 import pytest
 
 from headwise.cli.app import main
-from headwise.proof.five_moves import attacks, five_moves
+from headwise.conformance.exact.five_moves import attacks, five_moves
 
 
 def attack(capsys, *words):
@@ -58,7 +58,7 @@ def test_every_attack_is_caught(capsys, name):
 
 def test_an_attack_that_nothing_catches_is_exit_code_1(capsys, monkeypatch):
     """As if M5 had not been written: the lie changes the output, and every invariant still holds."""
-    from headwise.proof import five_moves as module
+    from headwise.conformance.exact import five_moves as module
 
     honest = module.invariants
     monkeypatch.setattr(module, "invariants", lambda: {name: entry for name, entry in honest().items() if entry.code != "M5"})
@@ -75,7 +75,7 @@ def test_the_moves_alone(capsys):
 
 def test_the_matrix_alone_and_both(capsys, monkeypatch):
     """A small matrix in place of the whole, which has a test of its own."""
-    from headwise.proof import kill_matrix
+    from headwise.conformance.mutations import kill_matrix
 
     small = kill_matrix.attack(["nan_is_swept_away"])
     told: list[str] = []

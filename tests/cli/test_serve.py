@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwise.cli.app import main
-from headwise.show.server.run import bound
+from headwise.server.serve import bound
 
 
 def test_the_page_is_served_and_ends_with_ctrl_c(checkpoint, tmp_path):
@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_is_refused(capsys):
 def test_the_browser_is_opened_at_the_address_with_its_token(monkeypatch, capsys):
     import threading
 
-    import headwise.show.server.run as run
+    import headwise.server.serve as run
 
     opened, done = [], threading.Event()
     monkeypatch.setattr("webbrowser.open", lambda address: (opened.append(address), done.set()))

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 

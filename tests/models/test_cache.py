@@ -11,7 +11,7 @@ import pytest
 from safetensors import SafetensorError
 
 from headwise.errors import ModelError
-from headwise.models.cache import cache_folder, made_once
+from headwise.storage.cache_folder import cache_folder, made_once
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_failure_leaves_nothing(cache):
 
 def test_the_next_start_recovers_from_a_kill(cache):
     code = (
-        "import pathlib, time\nfrom headwise.models.cache import made_once\n"
+        "import pathlib, time\nfrom headwise.storage.cache_folder import made_once\n"
         "def make(folder):\n    (folder / 'weights').write_text('half')\n    pathlib.Path(folder.parent / 'begun').touch()\n    time.sleep(60)\n"
         "made_once('thing', make)\n"
     )

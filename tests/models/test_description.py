@@ -17,9 +17,9 @@ from transformers.masking_utils import (
     sliding_window_causal_mask_function,
 )
 
+from headwise.attention.call import Call
 from headwise.attention.mask import visible
-from headwise.attention.spec import Call
-from headwise.models.description import Description, Told
+from headwise.models.masks.mask_description import Description, Told
 
 PACKED = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]])
 BLOCKS = torch.tensor([[-1, 0, 0, 0, -1, -1, 1, 1, -1, -1, -1], [0, 0, -1, -1, -1, 1, 1, 1, 1, -1, -1]])

@@ -6,8 +6,8 @@ from torch.nn.functional import embedding
 from transformers import T5Config, T5ForConditionalGeneration
 
 import headwise as hw
-from headwise.models import diagonals
-from headwise.models.diagonals import Diagonal, Diagonals, Differences, are_long
+from headwise.models.masks import diagonal_bias as diagonals
+from headwise.models.masks.diagonal_bias import Diagonal, Diagonals, Differences, are_long
 from tests.models.tiny import drawn
 
 

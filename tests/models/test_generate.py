@@ -9,10 +9,10 @@ from transformers import DynamicCache
 
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.generate import disagreement
-from headwise.models.joined import CannotJoin, Joining
-from headwise.models.layout import Layout, Site
-from headwise.models.watch import Heard
+from headwise.models.capture.layout import Layout, Site
+from headwise.models.capture.recorder import Heard
+from headwise.models.generation.decode_merge import CannotJoin, Joining
+from headwise.models.generation.generation_request import disagreement
 from tests.models.tiny import FAMILIES, build, drawn
 
 IDS = torch.tensor([[5, 17, 31, 8, 44, 9, 61], [0, 0, 23, 4, 77, 12, 50]])
@@ -147,8 +147,8 @@ def test_steps_that_are_no_rows_of_one_attention_are_read_in_one_pass(monkeypatc
 
 def heard(query, key, offset, scale=1.0):
     from headwise.attention.attend import compute
-    from headwise.attention.spec import Call
-    from headwise.models.reading import Asked
+    from headwise.attention.call import Call
+    from headwise.models.capture.attention_request import Asked
 
     call = Call(scale=scale, offset=torch.tensor([offset]), causal=True)
     return Heard(0, Asked(query, key, key, call), compute(query, key, key, call), None, None)

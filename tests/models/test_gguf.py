@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 
 import headwise as hw
 from headwise.errors import CheckpointError, MissingPackage
-from headwise.models.gguf import _reader, config_of, halves_apart, name_of, write_weights
+from headwise.models.loading.gguf import _reader, config_of, halves_apart, name_of, write_weights
 
 HEADS, GROUPS, WIDTH, INNER, LAYERS, WORDS = 4, 2, 64, 96, 2, 32
 SHAPES = {"attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH // 2, WIDTH), "attn_v": (WIDTH // 2, WIDTH), "attn_output": (WIDTH, WIDTH)}

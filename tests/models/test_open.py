@@ -11,7 +11,7 @@ from transformers.utils import logging
 
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError, CheckpointError, HeadwiseError, ModelError
-from headwise.models.checkpoint import check_numbers
+from headwise.models.loading.checkpoint_files import check_numbers
 from tests.models.tiny import COMMON, FAMILIES, build, drawn, given, ids
 
 

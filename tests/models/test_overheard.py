@@ -6,7 +6,7 @@ from torch import nn
 
 import headwise as hw
 from headwise.errors import UnseenAttention
-from headwise.models.overheard import are_rows, asked_of, heads_of
+from headwise.models.capture.eager_capture import are_rows, asked_of, heads_of
 from tests.models.tiny import drawn
 
 WIDTH, HEADS = 24, 6

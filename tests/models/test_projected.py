@@ -9,8 +9,8 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, Olmo2Config, O
 
 import headwise as hw
 from headwise.errors import ModelError
-from headwise.models.inputs import encode
-from headwise.models.projected import projections
+from headwise.models.loading.inputs import encode
+from headwise.models.parameters.qkv_locator import projections
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, VOCABULARY, Family, build, drawn, given
 
 MORE = {

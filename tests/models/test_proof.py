@@ -7,10 +7,11 @@ import torch
 from transformers import AttentionInterface
 
 import headwise as hw
-from headwise.models import judge, session
-from headwise.models.agreement import furthest
-from headwise.models.judge import sample
-from headwise.models.verdict import Verdict, Worst
+from headwise.models.capture import session
+from headwise.models.verification import call_judge as judge
+from headwise.models.verification.call_judge import sample
+from headwise.models.verification.logit_parity import furthest
+from headwise.verdict import Verdict, Worst
 from tests.models.tiny import FAMILIES, build, given
 
 
@@ -134,7 +135,7 @@ def test_other_outputs_than_the_model_s_are_seen():
 @pytest.mark.parametrize("name", ["gemma2", "mistral"])
 def test_an_attention_that_forgets_something_is_seen_against_the_model_as_loaded(name, monkeypatch):
     """The pass is right in itself but computes another function: only the model as loaded can tell."""
-    from headwise.models import tap
+    from headwise.models.capture import hf_attention as tap
 
     right = tap.read
     wrong = {"softcap": None} if name == "gemma2" else {"mask": None, "causal": True}
@@ -174,7 +175,7 @@ def test_a_model_loaded_with_an_implementation_of_the_user_s_is_judged_by_it():
 
 
 def test_long_inputs_are_not_run_through_eager(monkeypatch):
-    from headwise.models import agreement
+    from headwise.models.verification import logit_parity as agreement
 
     monkeypatch.setattr(agreement, "EAGER_BYTES", 100)
     used = []
@@ -224,7 +225,7 @@ def test_the_largest_difference_on_tokens_that_count():
 
 def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_does(monkeypatch):
     """MobileBERT's layers amplify rounding; that its eager and its sdpa round alike on one input allows nothing less."""
-    from headwise.models import agreement
+    from headwise.models.verification import logit_parity as agreement
 
     run = run_of("llama")
     own = session.tensors_of(run._session.plain("sdpa"))
@@ -237,7 +238,7 @@ def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_d
 
 
 def test_a_model_in_float64_differs_by_its_rounding_alone():
-    from headwise.models import agreement
+    from headwise.models.verification import logit_parity as agreement
 
     run = run_of("llama")
     own = session.tensors_of(run._session.plain("sdpa"))["logits"]
@@ -246,7 +247,7 @@ def test_a_model_in_float64_differs_by_its_rounding_alone():
 
 
 def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
-    from headwise.models import agreement
+    from headwise.models.verification import logit_parity as agreement
 
     run = run_of("llama")
     plain = session.Session.plain

@@ -8,8 +8,8 @@ from transformers.masking_utils import causal_mask_function
 from headwise.attention.attend import compute
 from headwise.attention.mask import visible
 from headwise.errors import ModelError
-from headwise.models.description import Description, Told
-from headwise.models.reading import HONOURED, TakenApart, masked_and_added, read
+from headwise.models.capture.attention_request import HONOURED, TakenApart, masked_and_added, read
+from headwise.models.masks.mask_description import Description, Told
 
 B, H, G, T, S, D = 2, 6, 3, 5, 7, 4
 LOWEST = torch.finfo(torch.float32).min

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.models import scan
-from headwise.models.scan import extent_of
+from headwise.models.masks import key_intervals as scan
+from headwise.models.masks.key_intervals import extent_of
 
 CPU = torch.device("cpu")
 
@@ -49,7 +49,7 @@ def test_no_rows_and_no_keys():
 
 GROWTH = """
 import torch
-from headwise.models.scan import extent_of
+from headwise.models.masks.key_intervals import extent_of
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024

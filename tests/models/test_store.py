@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from headwise.attention.spec import Call
+from headwise.attention.call import Call
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.store import Kept, Store, _own, bytes_of
+from headwise.models.capture.activation_store import Kept, Store, _own, bytes_of
 
 
 def call(seed=0, bias=None):

@@ -7,9 +7,9 @@ from transformers import AlbertConfig, AlbertModel, BitNetConfig, BitNetForCausa
 
 import headwise as hw
 from headwise.errors import UnseenAttention, WritesRefused
-from headwise.models.apartness import mixed, said_otherwise
-from headwise.models.layout import blocks_of
-from headwise.models.words import Words, in_order, words_in
+from headwise.models.capture.layout import blocks_of
+from headwise.models.capture.output_projection import Words, in_order, words_in
+from headwise.models.verification.head_separability import mixed, said_otherwise
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 
 OUTPUTS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from headwise.errors import ArgumentError
-from headwise.models.tile import area, levels
+from headwise.models.runs.map_tiles import area, levels
 
 
 @pytest.mark.parametrize(

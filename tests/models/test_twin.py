@@ -8,7 +8,7 @@ from torch import nn
 
 import headwise as hw
 from headwise.errors import ModelError
-from headwise.models.twin import twin
+from headwise.models.hooks.shallow_clone import twin
 from tests.models.tiny import FAMILIES, build, given
 
 

@@ -9,11 +9,11 @@ from transformers.masking_utils import causal_mask_function
 
 import headwise as hw
 from headwise.errors import UnseenAttention
-from headwise.models.description import Description, Told
-from headwise.models.diagonals import Diagonals
-from headwise.models.layout import Layout
-from headwise.models.unseen import Lookout
-from headwise.models.watch import Watch, Wish
+from headwise.models.capture.layout import Layout
+from headwise.models.capture.recorder import Watch, Wish
+from headwise.models.capture.softmax_detector import Lookout
+from headwise.models.masks.diagonal_bias import Diagonals
+from headwise.models.masks.mask_description import Description, Told
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
 
 

@@ -9,9 +9,9 @@ from transformers import AlbertConfig, AlbertModel, BitNetConfig, BitNetForCausa
 
 import headwise as hw
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.blocks import output_block, sharing
-from headwise.models.layout import Layout
-from headwise.models.words_changed import scaled, with_words_changed
+from headwise.models.capture.layout import Layout
+from headwise.models.hooks.z_hooks import scaled, with_words_changed
+from headwise.models.parameters.head_blocks import output_block, sharing
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 
 HEADS = 6

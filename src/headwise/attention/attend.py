@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from headwise.attention.spec import Attended, Call, Kernel, unrounded
+from headwise.attention.call import Attended, Call, Kernel, unrounded
 from headwise.axes import Int, Key, Query, Tensor, Value
 from headwise.catalog import entries
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, ShapeError

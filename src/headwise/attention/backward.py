@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from headwise.attention.blocks import Block, Strip, blocks
-from headwise.attention.spec import Attended, Call, unrounded
+from headwise.attention.blocking import Block, Strip, blocks
+from headwise.attention.call import Attended, Call, unrounded
 from headwise.axes import Float, Key, Output, Query, Rows, Tensor, Value
 
 Forward = Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]

@@ -23,14 +23,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from headwise.attention.attend import Window, call_of, compute
-from headwise.attention.cache import Cache
-from headwise.attention.combine import add_up, combine, concat, write
-from headwise.attention.fit import input_fits, maps_fit
+from headwise.attention.call import Call, wide
+from headwise.attention.dense import bend, dot, mix, seen_by, softmax
+from headwise.attention.kv_cache import Cache
 from headwise.attention.mask import positions
-from headwise.attention.materialise import bend, dot, mix, seen_by, softmax
+from headwise.attention.output import add_up, combine, concat, write
 from headwise.attention.position import NOWHERE, Position, with_lean
 from headwise.attention.project import project
-from headwise.attention.spec import Call, wide
+from headwise.attention.shape_checks import input_fits, maps_fit
 from headwise.axes import Bool, Float, Key, Output, Query, Rows, Sink, Tensor, Value, Weights
 from headwise.errors import ArgumentError, ArgumentTypeError
 

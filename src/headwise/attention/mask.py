@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headwise.attention.spec import Call, Tiled, tile_of
+from headwise.attention.call import Call, Tiled, tile_of
 from headwise.axes import Bool, Int, Interval, Mask, Tensor
 
 

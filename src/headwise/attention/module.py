@@ -9,12 +9,12 @@ from torch import nn
 
 from headwise.attention import layer
 from headwise.attention.attend import Window, call_of
-from headwise.attention.cache import Cache
-from headwise.attention.combine import blocks_of
-from headwise.attention.fit import divisors
+from headwise.attention.kv_cache import Cache
 from headwise.attention.layer import Given, Learned, Passed, Rules, Trace
+from headwise.attention.output import blocks_of
 from headwise.attention.position import NOWHERE, Position, RelativeBuckets
 from headwise.attention.project import slices_of
+from headwise.attention.shape_checks import divisors
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import torch
 
-from headwise.attention.spec import Tiled, tile_of, wide
+from headwise.attention.call import Tiled, tile_of, wide
 from headwise.axes import Bias, Float, Int, Tensor
 from headwise.errors import ArgumentError, ShapeError
 

@@ -2,8 +2,8 @@
 
 import torch
 
+from headwise.attention.call import Call, tile_of, unrounded
 from headwise.attention.mask import visible
-from headwise.attention.spec import Call, tile_of, unrounded
 from headwise.axes import Float, Key, Query, Rows, Tensor
 
 

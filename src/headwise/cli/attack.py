@@ -23,7 +23,7 @@ def attack(
     Without a name: every head of the 3 × 4 example made to read head 0's slice, and which of the five moves falls, proved by ball arithmetic; then the kill
     matrix, every attack against every invariant on headwise's own attention (about a minute). Exit code 1 when a lie is not caught, or the truth is accused.
     """
-    from headwise.proof.five_moves import attacks
+    from headwise.conformance.exact.five_moves import attacks
 
     if moves and matrix:
         raise ArgumentError("moves and matrix must not be given together, got both. Leave both out to see the one and then the other.")
@@ -40,8 +40,8 @@ def attack(
 
 def _moves(name: str, heads: int, json: bool) -> int:
     """The five moves, before and after."""
-    from headwise.proof.five_moves import HEADS, attacks, five_moves
-    from headwise.show.moves import moves_lines
+    from headwise.conformance.exact.five_moves import HEADS, attacks, five_moves
+    from headwise.render.results.moves_table import moves_lines
 
     if heads not in HEADS:
         raise ArgumentError(f"heads must be 1, 2 or 4, which divide the 4 features of the example, got {heads}. Choose one of them.")
@@ -60,9 +60,9 @@ def _moves(name: str, heads: int, json: bool) -> int:
 
 def _matrix(name: str | None, json: bool) -> int:
     """Every attack against every invariant, or one."""
-    from headwise.proof.kill_matrix import attack as against_all
-    from headwise.proof.kill_matrix import every_attack, everything
-    from headwise.show.kills import matrix_lines, row_lines
+    from headwise.conformance.mutations.kill_matrix import attack as against_all
+    from headwise.conformance.mutations.kill_matrix import every_attack, everything
+    from headwise.render.results.kill_matrix_table import matrix_lines, row_lines
 
     if name is None:
         done, total = count(1), len(every_attack()) + 1

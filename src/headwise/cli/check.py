@@ -9,10 +9,10 @@ import typer
 
 from headwise.cli.command import Command, Json
 from headwise.errors import ArgumentError
-from headwise.files import write_whole
+from headwise.storage.atomic_write import write_whole
 
 if TYPE_CHECKING:
-    from headwise.subjects.report import Report
+    from headwise.conformance.report.report import Report
 
 TIMEOUT = 30.0  # seconds that a call may take
 EXAMPLES = {"arg": "num_heads=4", "convention": "corner=top-left"}
@@ -43,7 +43,7 @@ def check(
     import sys
 
     from headwise.cli.output import print_json
-    from headwise.subjects.check import check as run
+    from headwise.conformance.check import check as run
 
     for path in (html, junit):
         _can_be_written(path)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.command import Command, Json
+from headwise.cli.csv_sheet import Csv, check_csv, write_csv
 from headwise.cli.output import counting, print_json, show, waiting
-from headwise.cli.sheet import Csv, check_csv, write_csv
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from headwise.claims.investigate import Claims
+    from headwise.experiments.investigate import Claims
 
 
 def claims(
@@ -35,7 +35,7 @@ def claims(
 
     Every claim has a published source, a definition and a rule; intervals are over texts, 95 %. What was measured is kept in the cache folder.
     """
-    from headwise.show.figure import check_png
+    from headwise.render.figure import check_png
 
     check_csv(csv)
     if png is not None:
@@ -44,8 +44,8 @@ def claims(
             raise ArgumentError(f"png must be of one claim, got {len(only or ()) or 'all'} of them. Name one with --only.")
     given = None if texts is None else [line for line in read_text(f"@{texts}").splitlines() if line.strip()]
     with waiting("starting transformers"):
-        from headwise.claims.investigate import investigate
-        from headwise.models.open import open_model
+        from headwise.experiments.investigate import investigate
+        from headwise.models.loading.open_model import open_model
     opened = open_model(model)
     with counting(f"putting claims to the test on {model}") as tell:
         found = investigate(
@@ -66,7 +66,7 @@ def claims(
 
 
 def _tell(found: "Claims", numbers: bool, csv: Path | None, png: Path | None, json: bool) -> None:
-    from headwise.show.claims import COLUMNS, claim_lines, number_rows
+    from headwise.render.results.claims_table import COLUMNS, claim_lines, number_rows
 
     write_csv(csv, COLUMNS, number_rows(found))
     if png is not None:
@@ -78,8 +78,8 @@ def _tell(found: "Claims", numbers: bool, csv: Path | None, png: Path | None, js
 
 
 def _draw(found: "Claims", png: Path) -> None:
-    from headwise.show.figure import save_figure
-    from headwise.show.plotted import plot_figure
+    from headwise.render.claim_plot import plot_figure
+    from headwise.render.figure import save_figure
 
     told = found[0]
     if told.card.plot is None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.command import Command, Json
+from headwise.cli.csv_sheet import Csv, check_csv, write_csv
 from headwise.cli.output import print_json, show, terminal_width, waiting
-from headwise.cli.sheet import Csv, check_csv, write_csv
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ def compare(
     From the weights alone, read layer by layer; with a text both models are run as well. What changes all heads of a layer alike names none of them: a
     fine-tune that moves every head a little, or a round trip through bfloat16 or 8 bits, yields no verdict.
     """
-    from headwise.show.figure import check_png
+    from headwise.render.figure import check_png
 
     check_csv(csv)
     if png is not None:
         check_png(png)
     texts = [read_text(word) for word in text] if text else None
     with waiting("starting transformers"):
-        from headwise.heads.compare import compared
-        from headwise.show.comparing import NUMBERS, compare_columns, compare_data, compare_lines, compare_rows, numbers_of
+        from headwise.analysis.checkpoints.compare import compared
+        from headwise.render.results.compare_table import NUMBERS, compare_columns, compare_data, compare_lines, compare_rows, numbers_of
     if measure not in NUMBERS:
         raise ArgumentError(f"measure must be one of {', '.join(NUMBERS)}, got {measure!r}. Correct the name.")
     limits = {"tied": tied, "muted": muted, "amplified": amplified, "rewired": rewired, "tempered": tempered, "sharpened": sharpened}
@@ -64,8 +64,8 @@ def compare(
 
 
 def _draw(found: "dict[str, xarray.Dataset]", measure: str, png: Path) -> None:
-    from headwise.show.comparing import compare_table
-    from headwise.show.figure import Caption, save_figure, table_figure
+    from headwise.render.figure import Caption, save_figure, table_figure
+    from headwise.render.results.compare_table import compare_table
 
     if len(found) > 1:
         raise ArgumentError(f"part must be given for a picture of a model with several, got None. Choose one of {', '.join(found)}.")

@@ -122,7 +122,7 @@ def _machine() -> Iterator[Finding]:
 
 def _cache() -> Finding:
     """A file is really written there."""
-    from headwise.models.cache import cache_folder
+    from headwise.storage.cache_folder import cache_folder
 
     folder = cache_folder()
     try:
@@ -135,7 +135,7 @@ def _cache() -> Finding:
 
 def _demos() -> Iterator[Finding]:
     from headwise.errors import MissingPackage
-    from headwise.models.demo import PACKAGES, package
+    from headwise.models.loading.demo import PACKAGES, package
 
     for name in PACKAGES:
         try:

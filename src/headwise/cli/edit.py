@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.command import Command, Json
+from headwise.cli.csv_sheet import Csv, check_csv, write_csv
 from headwise.cli.output import print_json, show, terminal_width, waiting
-from headwise.cli.sheet import Csv, check_csv, write_csv
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from headwise.edit.edit import Edit
-    from headwise.edit.edited import EditedModel
-    from headwise.edit.effect import Effect
+    from headwise.interventions.edit import Edit
+    from headwise.interventions.edit_effect import Effect
+    from headwise.interventions.edited import EditedModel
 
 WRITTEN = re.compile(r"(?:(?P<part>[A-Za-z_][\w.]*):)?(?P<layer>\d+)(?:\.(?P<head>\d+))?(?:=(?P<amount>\S+))?")
 Many = list[str] | None
@@ -46,16 +46,16 @@ def edit(
     never written to, unless --out names it and --overwrite is given. A part of a model is named before the layer: decoder.cross:1.3. Exit code 1 when a
     proof fails, such as NaN after an edit.
     """
-    from headwise.show.figure import check_png
+    from headwise.render.figure import check_png
 
     check_csv(csv)
     if png is not None:
         check_png(png)
     with waiting("starting transformers"):
-        from headwise.edit.effect import effect
-        from headwise.edit.listed import read_edits, write_edits
-        from headwise.models.open import open_model
-        from headwise.show.editing import edit_data, edit_lines
+        from headwise.interventions.edit_effect import effect
+        from headwise.interventions.edit_list import read_edits, write_edits
+        from headwise.models.loading.open_model import open_model
+        from headwise.render.results.edit_table import edit_data, edit_lines
     named = {"silence": silence, "scale": scale, "temper": temper, "tie": tie, "prune": prune, "blind": blind}
     edits = [*_edits(named), *(read_edits(apply) if apply is not None else [])]
     if not edits:
@@ -81,7 +81,7 @@ def edit(
 
 def _edits(named: dict[str, Many]) -> Iterator["Edit"]:
     """The edits that the options say, in the order of their kinds."""
-    from headwise.edit.listed import kinds
+    from headwise.interventions.edit_list import kinds
 
     for name, words in named.items():
         for word in words or ():
@@ -109,7 +109,7 @@ def _example(numbers: str) -> str:
 
 
 def _files(edited: "EditedModel", found: "Effect", csv: Path | None, png: Path | None) -> None:
-    from headwise.show.editing import COLUMNS, STATEMENT, write_rows, write_tables
+    from headwise.render.results.edit_table import COLUMNS, STATEMENT, write_rows, write_tables
 
     tables = write_tables(edited, found)
     write_csv(csv, COLUMNS, write_rows(tables))
@@ -117,7 +117,7 @@ def _files(edited: "EditedModel", found: "Effect", csv: Path | None, png: Path |
         return
     if len(tables) != 1:
         raise ArgumentError(f"png must show one part, got {len(tables)} in {edited.base.name}. Leave it out.")
-    from headwise.show.figure import Caption, save_figure, table_figure
+    from headwise.render.figure import Caption, save_figure, table_figure
 
     (table,) = tables.values()
     save_figure(table_figure(table, Caption(STATEMENT, f"every head of {edited.name}, mean over {found.tokens} tokens.")), png)

@@ -12,13 +12,13 @@ from rich.text import Text
 
 from headwise.cli.command import Command, Json
 from headwise.cli.output import print_json, show, terminal_width, waiting
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
-    from headwise.show.head import HeadView
-    from headwise.show.overview import Overview
+    from headwise.render.head_view import HeadView
+    from headwise.render.overview import Overview
 
 KEYS = 5  # keys of a row that are shown unless asked for
 
@@ -42,11 +42,11 @@ def look(
     The table has a number for each head: the mean of a statistic over all tokens. The proof says what was verified on this very run, each residual beside
     what rounding allows. Exit code 1 when it fails.
     """
-    from headwise.show.figure import check_png
-    from headwise.show.head import head_view
-    from headwise.show.measure import measure_name
-    from headwise.show.overview import overview, part_of, to_plain
-    from headwise.show.server.first import keep_run
+    from headwise.render.figure import check_png
+    from headwise.render.head_view import head_view
+    from headwise.render.measure import measure_name
+    from headwise.render.overview import overview, part_of, to_plain
+    from headwise.server.state.first_view import keep_run
 
     measure, place, span = measure_name(statistic), _place(head), _span(rows)
     if place is None and (rows, top) != (None, None):
@@ -76,8 +76,8 @@ def look(
 
 def _run(model: str, text: str, audio: Path | None) -> "Run":
     with waiting("starting transformers"):
-        from headwise.models.audio import beside, read_wav
-        from headwise.models.open import open_model
+        from headwise.models.loading.audio import beside, read_wav
+        from headwise.models.loading.open_model import open_model
     sound = None if audio is None else read_wav(audio)
     opened = open_model(model)  # shows its own progress, where it has to convert or to load much
     with waiting(f"running {model}"):
@@ -85,7 +85,7 @@ def _run(model: str, text: str, audio: Path | None) -> "Run":
 
 
 def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -> Iterator[RenderableType]:
-    from headwise.show.terminal import head_grid, proof_table, row_table, telling_table, token_line
+    from headwise.render.terminal import head_grid, proof_table, row_table, telling_table, token_line
 
     for name, part in view.parts.items():
         table = part.table(measure)
@@ -107,9 +107,9 @@ def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -
 
 
 def _draw(run: "Run", view: "Overview", model: str, measure: str, one: "HeadView | None", png: Path) -> None:
-    from headwise.show.figure import Caption, map_figure, save_figure, table_figure
-    from headwise.show.head import head_map, key_tokens, query_tokens
-    from headwise.show.overview import proof_sentence
+    from headwise.render.figure import Caption, map_figure, save_figure, table_figure
+    from headwise.render.head_view import head_map, key_tokens, query_tokens
+    from headwise.render.overview import proof_sentence
 
     if one is not None:
         title = f"{model}, head {one.layer}.{one.head}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.command import Command, Json
+from headwise.cli.csv_sheet import Csv, check_csv, write_csv
 from headwise.cli.output import counting, print_json, show, terminal_width, waiting
-from headwise.cli.sheet import Csv, check_csv, write_csv
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ def rank(
 
     Ablation is exact: the head's words are taken out before W_O, and what follows is run again. Intervals are over texts, 95 %.
     """
-    from headwise.show.figure import check_png
+    from headwise.render.figure import check_png
 
     check_csv(csv)
     if png is not None:
         check_png(png)
     texts = _texts(text or [], lines, clean, corrupt)
     with waiting("starting transformers"):
-        from headwise.heads.importance import rank as ranked
-        from headwise.models.open import open_model
+        from headwise.analysis.ablation.rank import rank as ranked
+        from headwise.models.loading.open_model import open_model
     opened = open_model(model)
     with counting(f"ranking the heads of {model}") as tell:
         found = ranked(
@@ -81,11 +81,11 @@ def _texts(words: list[str], lines: Path | None, clean: str | None, corrupt: str
 
 
 def _tell(found: "xarray.Dataset", top: int, csv: Path | None, png: Path | None, json: bool) -> None:
-    from headwise.show.ranking import COLUMNS, rank_lines, rank_rows, rank_table
+    from headwise.render.results.rank_table import COLUMNS, rank_lines, rank_rows, rank_table
 
     write_csv(csv, COLUMNS, rank_rows(found))
     if png is not None:
-        from headwise.show.figure import Caption, save_figure, table_figure
+        from headwise.render.figure import Caption, save_figure, table_figure
 
         told = found.attrs
         caption = Caption(f"{told['method']}: {told['meaning']}", f"every head of {told['model']}, {told['texts']} texts.")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.command import Command, Json
+from headwise.cli.csv_sheet import Csv, check_csv, write_csv
 from headwise.cli.output import counting, print_json, show, waiting
-from headwise.cli.sheet import Csv, check_csv, write_csv
-from headwise.cli.text import read_text
+from headwise.cli.text_source import read_text
 
 if TYPE_CHECKING:
     import xarray
@@ -35,16 +35,16 @@ def roles(
 
     A head is chosen on one half of the texts and judged on the other; it plays the role if it certainly beats the rule by --margin.
     """
-    from headwise.show.figure import check_png
+    from headwise.render.figure import check_png
 
     check_csv(csv)
     if png is not None:
         check_png(png)
     texts = [] if lines is None else [line for line in read_text(f"@{lines}").splitlines() if line.strip()]
     with waiting("starting transformers"):
-        from headwise.heads.alignments import read_reactions
-        from headwise.heads.casting import roles as found_roles
-        from headwise.models.open import open_model
+        from headwise.analysis.roles.aligned_pairs import read_reactions
+        from headwise.analysis.roles.find_roles import roles as found_roles
+        from headwise.models.loading.open_model import open_model
     opened = open_model(model)
     aligned = [] if reactions is None else read_reactions(opened, reactions)
     with counting(f"asking the heads of {model}") as tell:
@@ -68,13 +68,13 @@ def roles(
 
 def _tell(found: "xarray.Dataset", task: str | None, csv: Path | None, png: Path | None, json: bool) -> None:
     from headwise.errors import ArgumentError
-    from headwise.show.casting import COLUMNS, head_rows, leading_task, role_lines, task_rows, task_table
+    from headwise.render.results.roles_table import COLUMNS, head_rows, leading_task, role_lines, task_rows, task_table
 
     if task is not None and task not in found["task"].values:
         raise ArgumentError(f"task must be one of {', '.join(found['task'].values.tolist())}, got {task!r}. Correct the name.")
     write_csv(csv, COLUMNS, task_rows(found))
     if png is not None:
-        from headwise.show.figure import Caption, save_figure, table_figure
+        from headwise.render.figure import Caption, save_figure, table_figure
 
         shown = task or leading_task(found)
         rule = str(found["rule"].sel(task=shown).values)

@@ -32,9 +32,9 @@ def serve(
     It listens on loopback, needs no network, and ends with Ctrl+C. The address that it prints holds a token: whoever opens the page by it may edit and save;
     without it the page only reads.
     """
-    from headwise.show.server.desk import Settings
-    from headwise.show.server.run import bound, hosts_of, new_token
-    from headwise.show.server.run import serve as listen
+    from headwise.server.serve import bound, hosts_of, new_token
+    from headwise.server.serve import serve as listen
+    from headwise.server.state.app_state import Settings
 
     names = list(model or (() if compare else DEMOS))
     names += [name for name in compare or () if name not in names]

@@ -12,20 +12,20 @@ from headwise.attention.attend import statistic_names
 from headwise.axes import Bool, Int, Tensor
 from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.collect import Collector
-from headwise.models.facts import Facts
-from headwise.models.generate import check_generates, disagreement, full, plain_steps, planned
-from headwise.models.generation import Generation, Plan, Steps
-from headwise.models.inputs import Inputs, encode
-from headwise.models.joined import CannotJoin
-from headwise.models.layout import Layout
-from headwise.models.origin import Origin
-from headwise.models.parts import Place, places
+from headwise.models.capture.activation_store import Store, bytes_of
+from headwise.models.capture.layout import Layout
+from headwise.models.capture.layout_discovery import listed
+from headwise.models.capture.places import Place, places
+from headwise.models.capture.recorder import LayoutChanged, Wish
+from headwise.models.capture.session import Session, explained, passed, surveyed, tensors_of
+from headwise.models.capture.statistics_collector import Collector
+from headwise.models.generation.decode_merge import CannotJoin
+from headwise.models.generation.generation_request import check_generates, disagreement, full, plain_steps, planned
+from headwise.models.generation.greedy_generation import Generation, Plan, Steps
+from headwise.models.loading.inputs import Inputs, encode
 from headwise.models.run import Run
-from headwise.models.session import Session, explained, passed, surveyed, tensors_of
-from headwise.models.store import Store, bytes_of
-from headwise.models.survey import listed
-from headwise.models.watch import LayoutChanged, Wish
+from headwise.models.runs.run_metadata import Facts
+from headwise.storage.source_files import Origin
 
 Text = str | Sequence[str]
 
@@ -148,7 +148,7 @@ class Model:
             ArgumentError: an edit that contradicts another, or that names no layer or head of the model.
             ModelError: an edit that cannot be made in this model, or not in the way asked for.
         """
-        return late("headwise.edit.edited:edit")(self, edits, at, inputs)
+        return late("headwise.interventions.edited:edit")(self, edits, at, inputs)
 
     def show(self, text: str | None = None) -> Any:
         """The page of this model in a notebook, on this text or on a sample.
@@ -156,7 +156,7 @@ class Model:
         Raises:
             MissingPackage: anywidget is not installed.
         """
-        return late("headwise.show.widget:model_widget")(self, text)
+        return late("headwise.server.embedded.notebook_widget:model_widget")(self, text)
 
     def _signed(self, run: Run) -> Run:
         run.model = self

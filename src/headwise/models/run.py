@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.attention.spec import Area
-from headwise.attention.tiles import pooled
+from headwise.attention.call import Area
+from headwise.attention.weight_pooling import pooled
 from headwise.axes import Float, Tensor
 from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
-from headwise.models.dataset import dataset
-from headwise.models.facts import Facts
-from headwise.models.narrow import one_head
-from headwise.models.parts import Place
-from headwise.models.session import Session, tensors_of
-from headwise.models.store import Kept, Store, kept
-from headwise.models.tile import area
-from headwise.models.watch import Heard
-from headwise.models.written import measures
+from headwise.models.capture.activation_store import Kept, Store, kept
+from headwise.models.capture.places import Place
+from headwise.models.capture.recorder import Heard
+from headwise.models.capture.session import Session, tensors_of
+from headwise.models.capture.slicing import one_head
+from headwise.models.runs.head_writes import measures
+from headwise.models.runs.map_tiles import area
+from headwise.models.runs.run_dataset import dataset
+from headwise.models.runs.run_metadata import Facts
 
 if TYPE_CHECKING:
     import xarray
 
     from headwise.models.model import Model
-    from headwise.models.proof import Proof
+    from headwise.models.verification.proof import Proof
 
 
 class Run:
@@ -114,7 +114,7 @@ class Run:
 
     @property
     def writes(self) -> "xarray.Dataset":
-        """What each head adds through W_O, in the only part: norm, share and cosine; see `headwise.models.written.measures`.
+        """What each head adds through W_O, in the only part: norm, share and cosine; see `headwise.models.runs.head_writes.measures`.
 
         Raises:
             WritesRefused: heads cannot be told apart between attention and W_O; the message names the module.
@@ -177,7 +177,7 @@ class Run:
     @cached_property
     def proof(self) -> "Proof":
         """Whether the numbers are right: verdicts with residuals beside what rounding allows. Takes about four passes, once."""
-        from headwise.models.proof import prove
+        from headwise.models.verification.proof import prove
 
         outputs = self.outputs
         with self._proving:  # not the lock of the store: maps can be looked at meanwhile
@@ -190,7 +190,7 @@ class Run:
         Raises:
             ArgumentError: there is something else at that path.
         """
-        from headwise.models.saving import save
+        from headwise.models.runs.run_files import save
 
         save(self, Path(path))
 
@@ -201,7 +201,7 @@ class Run:
             MissingPackage: anywidget is not installed.
             ModelError: the run has no model.
         """
-        return late("headwise.show.widget:run_widget")(self)
+        return late("headwise.server.embedded.notebook_widget:run_widget")(self)
 
     def save_html(self, path: str | Path) -> None:
         """Write the page of this run as one file that needs nothing else: every statistic, small maps, the proof. For one text.
@@ -209,7 +209,7 @@ class Run:
         Raises:
             ModelError: the run has no model, or the file cannot be written.
         """
-        late("headwise.show.html:save_html")(self, Path(path))
+        late("headwise.server.embedded.saved_page:save_html")(self, Path(path))
 
     def _written(self, part: str) -> Sequence[Mapping[str, Tensor]]:
         """Norm, share and cosine of each call of a part."""

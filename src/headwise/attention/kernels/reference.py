@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import torch
 
-from headwise.attention.spec import Attended, Call, Kernel
+from headwise.attention.call import Attended, Call, Kernel
 from headwise.attention.statistic import Scene
 from headwise.axes import Bool, Float, Int, Key, Query, Tensor, Value
 from headwise.catalog import entries

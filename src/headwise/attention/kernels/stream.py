@@ -12,8 +12,8 @@ from types import MappingProxyType
 import torch
 
 from headwise.attention.backward import with_gradients
-from headwise.attention.blocks import Block, Strip, blocks
-from headwise.attention.spec import Attended, Call, Kernel, wide
+from headwise.attention.blocking import Block, Strip, blocks
+from headwise.attention.call import Attended, Call, Kernel, wide
 from headwise.attention.statistic import End, Running, Statistic, Tile, labels
 from headwise.axes import Key, Query, Rows, Tensor, Value
 from headwise.catalog import entries

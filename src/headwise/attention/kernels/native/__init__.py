@@ -4,8 +4,8 @@ Start reading at `problem.h`, then `forward.h`. Python's part is here: the call 
 for each row, planes as they are), and a mask or bias that is never held whole is evaluated for some rows at a time.
 """
 
+from headwise.attention.call import Kernel
 from headwise.attention.kernels.native.area import pool
 from headwise.attention.kernels.native.call import attend, refusal
-from headwise.attention.spec import Kernel
 
 ENTRY = Kernel(attend=attend, refusal=refusal, preference=20, pool=pool)

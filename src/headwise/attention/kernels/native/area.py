@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import torch
 
+from headwise.attention.call import Area, Call, tile_of
 from headwise.attention.kernels.native.call import plain, row_blocks
 from headwise.attention.kernels.native.library import instruction_set, library
 from headwise.attention.mask import Visible, visible
-from headwise.attention.spec import Area, Call, tile_of
 from headwise.axes import Float, Int, Interval, Key, Query, Rows, Tensor
 
 

@@ -6,9 +6,9 @@ from types import MappingProxyType
 import torch
 
 from headwise.attention.backward import with_gradients
+from headwise.attention.call import Attended, Call, tile_of, wide
 from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, instruction_set, library
 from headwise.attention.mask import Visible, visible
-from headwise.attention.spec import Attended, Call, tile_of, wide
 from headwise.attention.statistic import labels
 from headwise.axes import Bool, Float, Int, Interval, Key, Query, Tensor, Value
 

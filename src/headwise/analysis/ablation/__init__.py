@@ -1,0 +1,1 @@
+"""What happens without a head: exact ablation, gradients, patching, direct effects, resilience."""

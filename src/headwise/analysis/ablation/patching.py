@@ -1,0 +1,87 @@
+"""Clean and corrupt: two prompts of equal length that lead to different answers, and which heads carry the answer.
+
+    effect_h = (metric(corrupt, with what head h said in clean) − metric(corrupt)) / (metric(clean) − metric(corrupt))
+
+1 means that this head alone brings the clean answer back, 0 that it does nothing for it.
+
+References: Vig et al. 2020; Meng et al. 2022; Wang et al. 2022: the logit difference as metric.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headwise.analysis.ablation.eval_text import Passage
+from headwise.analysis.ablation.partial_forward import Again, instead
+from headwise.axes import Float, Tensor
+from headwise.errors import ArgumentError
+from headwise.models.capture.places import Place
+
+Metric = Callable[[Mapping[str, Tensor]], Tensor]  # from the model's outputs to a number a batch row
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two passages, and what is measured."""
+
+    clean: Passage
+    corrupt: Passage
+    metric: Metric
+    goal: float
+    start: float
+
+
+@torch.no_grad()
+def pair(clean: Passage, corrupt: Passage, metric: Metric | None) -> Pair:
+    """What is measured on both, before anything is patched.
+
+    Raises:
+        ArgumentError: prompts of different length, or that do not differ in what is measured.
+    """
+    lengths = [passage.again.tape.reads[passage.places[0].index].shape[1] for passage in (clean, corrupt)]
+    if lengths[0] != lengths[1]:
+        raise ArgumentError(f"clean and corrupt must have as many tokens, got {lengths[0]} and {lengths[1]}. Change words for others of the same length.")
+    chosen = metric or _difference(clean.again, corrupt.again)
+    goal, start = (float(_measured(chosen, passage.again, passage.again.tape.outputs, 1)[0]) for passage in (clean, corrupt))
+    if goal == start:
+        raise ArgumentError(f"clean and corrupt must differ in the metric, got {goal:.4g} for both. Choose other prompts or another metric.")
+    return Pair(clean, corrupt, chosen, goal, start)
+
+
+@torch.no_grad()
+def recovered(pair: Pair, place: Place) -> Float[Tensor, " H"]:
+    """How much of the way each head of a layer brings the metric back."""
+    again, words = pair.corrupt.again, pair.clean.again.tape.reads[place.index]
+    found = []
+    for chosen in torch.eye(place.heads, dtype=torch.bool).split(pair.corrupt.at_once):
+        outputs = again.outputs([place.index], lambda call, read, chosen=chosen: instead(chosen, words, read), len(chosen))
+        found.append(_measured(pair.metric, again, outputs, len(chosen)))
+    return (torch.cat(found).double().cpu() - pair.start) / (pair.goal - pair.start)
+
+
+def _measured(metric: Metric, again: Again, outputs: Mapping[str, Tensor], times: int) -> Float[Tensor, " N"]:
+    """The metric on the model's outputs, logits whole."""
+    whole = dict(outputs)
+    if again.is_chunked:
+        whole["logits"] = again.logits(outputs["logits"].flatten(0, 1)).unflatten(0, outputs["logits"].shape[:2])
+    found: Any = metric(whole)
+    if not isinstance(found, Tensor) or found.numel() != times * again.batch:
+        got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ArgumentError(f"metric must give a number for each of {times * again.batch} batch rows, got {got}. Return a tensor with one axis.")
+    return found.detach().reshape(times, -1).mean(1)
+
+
+def _difference(clean: Again, corrupt: Again) -> Metric:
+    """The logit of clean's answer less that of corrupt's, at the last token.
+
+    Raises:
+        ArgumentError: both lead to the same token, or the model foretells none.
+    """
+    if "logits" not in clean.tape.outputs or clean.tape.outputs["logits"].dim() != 3:
+        raise ArgumentError("metric must be given for a model without logits for each token, got None. Pass a function of its outputs.")
+    answers = [int(again.logits(again.tape.outputs["logits"][0, -1:]).argmax()) for again in (clean, corrupt)]
+    if answers[0] == answers[1]:
+        raise ArgumentError(f"clean and corrupt must lead to different tokens, got {answers[0]} for both. Choose other prompts, or pass metric=.")
+    return lambda outputs: outputs["logits"][:, -1, answers[0]] - outputs["logits"][:, -1, answers[1]]

@@ -1,0 +1,1 @@
+"""What changed in each head between two checkpoints."""

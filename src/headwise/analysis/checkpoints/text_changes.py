@@ -1,0 +1,70 @@
+"""Two models on the same tokens: how far apart each head's patterns are, and what it writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from headwise.axes import Float, Tensor
+from headwise.models.capture.places import Place
+from headwise.models.loading.inputs import encode
+from headwise.models.model import Model
+from headwise.models.run import Run
+from headwise.models.runs.head_writes import written
+
+ROWS = 256  # of weights at once
+
+
+def measured(base: Model, tuned: Model, texts: str | Sequence[str] | Mapping[str, Any], parts: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    """For each part: `pattern` and `writes` of every head, [layer, head]; NaN where they cannot be told."""
+    given = dict(encode(base.hf, base.tokenizer, texts).given)
+    one, two = (model.run(given, statistics=()) for model in (base, tuned))
+    places: dict[str, list[Place]] = {}
+    for place in one._facts.places:
+        places.setdefault(place.part, []).append(place)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for part in parts:
+        here = places[part]
+        heads = max(place.heads for place in here)
+        pattern, writes = np.full((len(here), heads), np.nan), np.full((len(here), heads), np.nan)
+        for place in here:
+            pattern[place.layer, : place.heads] = [_pattern(one, two, place, head) for head in range(place.heads)]
+            writes[place.layer, : place.heads] = _writes(base, tuned, one, two, place)
+        found[part] = {"pattern": pattern, "writes": writes}
+    return found
+
+
+def _pattern(one: Run, two: Run, place: Place, head: int) -> float:
+    """The mean over real tokens of half the sum of differences of weights."""
+    total, count = 0.0, 0
+    for batch in range(place.batch):
+        for start in range(0, place.queries, ROWS):
+            rows = slice(start, min(start + ROWS, place.queries))
+            a, b = (run.weights(place.layer, head, queries=rows, batch=batch, part=place.part).double() for run in (one, two))
+            apart = (a - b).abs().sum(-1) / 2
+            real = ~apart.isnan()  # rows of padding are NaN
+            total, count = total + float(apart[real].sum()), count + int(real.sum())
+    return total / count if count else float("nan")
+
+
+def _writes(base: Model, tuned: Model, one: Run, two: Run, place: Place) -> Any:
+    """|what the heads write now - what they wrote| / |what they wrote|, by head, over all real tokens."""
+    output = one._facts.layout.sites[place.index].output
+    other = two._facts.layout.sites[place.index].output
+    read, now = one._kept(place.index).read, two._kept(place.index).read
+    if output is None or other is None or read is None or now is None:
+        return np.full(place.heads, np.nan)
+    padding = one._facts.padding[place.part]
+    if padding is not None:
+        read, now = (x.masked_fill(padding.to(x.device)[:, :, None, None], 0) for x in (read, now))
+    apart = torch.zeros(place.heads, dtype=torch.float64)
+    length = torch.zeros(place.heads, dtype=torch.float64)
+    for mine, its in zip(written(read, base.hf.get_submodule(output.module)), written(now, tuned.hf.get_submodule(other.module)), strict=True):
+        apart += _squares(its - mine)
+        length += _squares(mine)
+    return (apart / length).sqrt().numpy()
+
+
+def _squares(writes: Float[Tensor, "B t H M"]) -> Float[Tensor, " H"]:
+    return writes.double().square().sum((0, 1, 3)).cpu()

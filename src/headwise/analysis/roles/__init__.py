@@ -1,0 +1,1 @@
+"""Which heads play which roles."""

@@ -1,0 +1,95 @@
+"""Texts made ready for questions: their ids, the tokens as text, and what random ids may be drawn from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from headwise.analysis.roles import random_prose as prose
+from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.role import Reading
+from headwise.axes import Int, Tensor
+from headwise.errors import ModelError
+from headwise.models.loading.inputs import encode, positions
+
+if TYPE_CHECKING:
+    from headwise.models.model import Model
+
+LONGEST = 512  # tokens of a text that are read
+PARAGRAPHS, SENTENCES = 24, 16  # of plain English, where no text is given
+
+
+@dataclass(frozen=True, eq=False)
+class Text(Reading):
+    """A text as the model reads it, with its tokens."""
+
+    given: Mapping[str, Any]
+    tokens: Sequence[str]
+
+    @property
+    def ids(self) -> Int[Tensor, " T"]:
+        return self.given["input_ids"][0]
+
+
+def texts(model: "Model", material: Material) -> Iterator[Text]:
+    """The material's texts, as many tokens of each as fit; plain English where there are none.
+
+    Raises:
+        ModelError: there is no tokenizer.
+    """
+    if model.tokenizer is None:
+        raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model.")
+    for text in material.some(material.texts or made_up(material)):
+        ids = torch.tensor(model.tokenizer(text)["input_ids"][: longest(model)], dtype=torch.int64)
+        if len(ids) > 1:
+            inputs = encode(model.hf, model.tokenizer, ids)
+            yield Text(inputs.given, inputs.tokens[0])
+
+
+def made_up(material: Material) -> list[str]:
+    random = material.random()
+    return [prose.text(random, SENTENCES) for _ in range(PARAGRAPHS)]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the tokenizer puts around a text, and the ids that are plain tokens."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    plain: tuple[int, ...]
+
+    def around(self, ids: Sequence[int]) -> Int[Tensor, "1 T"]:
+        return torch.tensor([[*self.before, *ids, *self.after]])
+
+
+def frame(model: "Model") -> Frame:
+    """From the tokenizer; without one, nothing around and every id of the vocabulary.
+
+    Raises:
+        ModelError: the model does not read tokens.
+    """
+    if model.tokenizer is None:
+        table = getattr(model.hf, "get_input_embeddings", lambda: None)()
+        if not isinstance(table, torch.nn.Embedding):
+            raise ModelError(f"random tokens must be ones that the model reads, got {type(model.hf).__name__}, which reads none. Leave this role out.")
+        return Frame((), (), tuple(range(table.num_embeddings)))
+    whole = list(model.tokenizer("a")["input_ids"])
+    inner = list(model.tokenizer("a", add_special_tokens=False)["input_ids"])
+    start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
+    special = set(model.tokenizer.all_special_ids)
+    plain = tuple(i for i in range(len(model.tokenizer)) if i not in special)
+    return Frame(tuple(whole[:start]), tuple(whole[start + len(inner) :]), plain)
+
+
+def longest(model: "Model") -> int:
+    """Tokens that fit the model, up to `LONGEST`."""
+    limit = positions(model.hf)
+    return LONGEST if limit is None else min(LONGEST, limit)
+
+
+def drawn(random: Random, frame: Frame, count: int) -> list[int]:
+    """Different ids at random."""
+    return random.sample(frame.plain, min(count, len(frame.plain)))

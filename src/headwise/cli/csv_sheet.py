@@ -1,0 +1,42 @@
+"""Numbers as a file of comma-separated values: `--csv`."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headwise.errors import ArgumentError
+from headwise.storage.atomic_write import write_whole
+
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write the numbers to this file, comma-separated.")]
+
+
+def check_csv(path: Path | None) -> None:
+    """Say what stands in the way of writing before there is work to lose.
+
+    Raises:
+        ArgumentError: its folder does not exist.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise ArgumentError(f"csv must name a file in a folder that exists, got {str(path)!r}. Make the folder first.")
+
+
+def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write the file, if one was asked for; numbers with all their digits.
+
+    Raises:
+        ArgumentError: it cannot be written.
+    """
+    if path is None:
+        return
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    try:
+        write_whole(path, text.getvalue())
+    except OSError as error:
+        raise ArgumentError(f"csv must name a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None

@@ -1,0 +1,1 @@
+"""Is an attention implementation right? Problems, independent oracles, invariants, mutations, and reports."""

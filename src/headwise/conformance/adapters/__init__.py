@@ -1,0 +1,1 @@
+"""How functions, modules and peers are called in one way."""

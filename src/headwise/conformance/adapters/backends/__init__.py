@@ -1,0 +1,1 @@
+"""Attention that runs outside torch, or inside tiny models of transformers."""

@@ -1,0 +1,1 @@
+"""Proofs in ball arithmetic: the five moves, the witness, and certified error bounds."""

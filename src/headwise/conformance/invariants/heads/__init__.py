@@ -1,0 +1,1 @@
+"""Invariants of heads, grouped key heads and the output."""

@@ -1,0 +1,1 @@
+"""Invariants of an implementation: precision, gradients, layout, determinism."""

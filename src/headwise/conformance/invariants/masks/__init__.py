@@ -1,0 +1,1 @@
+"""Invariants of masks, padding, causality, windows and caches."""

@@ -1,0 +1,1 @@
+"""Invariants of scale, softmax, sink, bias and positions."""

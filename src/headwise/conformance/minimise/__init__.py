@@ -1,0 +1,1 @@
+"""Failures made small, merged and matched to known bugs."""

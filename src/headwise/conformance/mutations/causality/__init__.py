@@ -1,0 +1,1 @@
+"""Causality, windows and offsets."""

@@ -1,0 +1,1 @@
+"""No faults: unusual ways that no invariant may accuse."""

@@ -1,0 +1,1 @@
+"""Mutations of the example of the five moves."""

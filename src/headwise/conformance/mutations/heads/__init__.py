@@ -1,0 +1,1 @@
+"""Heads split, grouped, projected or merged wrongly."""

@@ -1,0 +1,1 @@
+"""Dropout, gradients, strides, sizes, returned weights."""

@@ -1,0 +1,1 @@
+"""Masks read, combined or applied wrongly."""

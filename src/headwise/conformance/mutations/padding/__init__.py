@@ -1,0 +1,1 @@
+"""Padding, hidden values and rows that see nothing."""

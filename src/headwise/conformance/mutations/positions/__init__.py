@@ -1,0 +1,1 @@
+"""Rotations, distances and slopes."""

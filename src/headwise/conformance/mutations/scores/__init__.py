@@ -1,0 +1,1 @@
+"""Scale, cap, bias, softmax and sink."""

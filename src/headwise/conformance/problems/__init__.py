@@ -1,0 +1,1 @@
+"""The inputs on which an attention implementation is tried."""

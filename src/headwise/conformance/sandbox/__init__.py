@@ -1,0 +1,1 @@
+"""Untrusted implementations are run in a process of their own and watched."""

@@ -1,0 +1,100 @@
+"""More heads is strictly better."""
+
+from math import exp
+from typing import TYPE_CHECKING
+
+import torch
+
+from headwise.axes import Float, Tensor
+from headwise.experiments.card import Card, Number, Plot, Series, Verdict
+from headwise.experiments.claim import Claim
+from headwise.experiments.interval_verdict import side
+from headwise.experiments.seed_statistics import difference, over_seeds
+from headwise.experiments.trained import results
+
+if TYPE_CHECKING:
+    from headwise.experiments.study import Study
+
+PERPLEXITY = {1: 5.29, 4: 5.00, 8: 4.92, 16: 4.91, 32: 5.01}  # Vaswani et al. 2017, table 3, rows (A), and the base model for h = 8
+
+
+def work(study: "Study") -> Card:
+    """Read what came out of training; the model at hand plays no part."""
+    return judge(results.read("more_heads"))
+
+
+def judge(found: dict) -> Card:
+    """From the losses of all trainings to a verdict."""
+    heads, table = losses(found)
+    best = int(table.mean(0).argmin())
+    last = len(heads) - 1
+    steps = {(a, a + 1): difference(table, a + 1, a, last, f"change of the loss from h = {heads[a]} to {heads[a + 1]}", "nats a letter") for a in range(last)}
+    beyond = difference(table, last, best, last, f"loss at h = {heads[last]} less that at h = {heads[best]}, the lowest", "nats a letter")
+    verdict = _verdict(list(steps.values()), beyond)
+    numbers = {
+        **{f"loss, h = {h}": _loss(h, table[:, place].tolist()) for place, h in enumerate(heads)},
+        **{f"{heads[a]} to {heads[b]} heads": number for (a, b), number in steps.items()},
+        "most against best": beyond,
+        **{f"cost, h = {h}": Number(found["cost"][str(h)], "CPU time of a step of training, against one head") for h in heads},
+    }
+    return Card(
+        verdict, _says(heads, table, best, beyond, verdict, found), numbers, _plot(heads, table), "Better up to a point." if verdict == "corrected" else ""
+    )
+
+
+def losses(found: dict) -> tuple[list[int], Float[Tensor, "seeds kinds"]]:
+    """The numbers of heads, and the held-out loss by seed and number of heads."""
+    heads, seeds = found["settings"]["heads"], found["settings"]["seeds"]
+    by = {(model["heads"], model["seed"]): model["loss"] for model in found["models"]}
+    return heads, torch.tensor([[by[h, seed] for h in heads] for seed in seeds], dtype=torch.float64)
+
+
+def _verdict(steps: list[Number], beyond: Number) -> Verdict:
+    sides = [side(step, 0.0) for step in steps]
+    if all(one == "below" for one in sides):
+        return "kept"
+    if "above" not in (*sides, side(beyond, 0.0)):
+        return "can't tell"
+    return "corrected" if "below" in sides else "cut"
+
+
+def _loss(heads: int, values: list[float]) -> Number:
+    published = f"perplexity {PERPLEXITY[heads]:.2f} a word piece" if heads in PERPLEXITY else None
+    return over_seeds(values, f"held-out loss; perplexity {exp(sum(values) / len(values)):.3f} a letter", "nats a letter", published)
+
+
+def _says(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: Verdict, found: dict) -> str:
+    mean = table.mean(0).tolist()
+    same = f"The same decoder of width {found['settings']['width']}, trained {len(table)} times each:"
+    fall = difference(table, best, 0, len(heads) - 1)
+    fallen = f"{same} from {mean[0]:.3f} nats with one head the loss falls to {mean[best]:.3f} with {heads[best]} ({_apart(fall)})"
+    first = fallen if best else f"{same} one head is best with {mean[0]:.3f} nats"
+    more = f", and is {mean[-1]:.3f} with {heads[-1]} ({_apart(beyond)})." if best < len(heads) - 1 else "."
+    cost = f" A step with {heads[-1]} heads costs {found['cost'][str(heads[-1])]:.1f} times as much as with one."
+    doubt = " With these seeds no doubling of the heads is certain to make it worse, nor is every one certain to help." if verdict == "can't tell" else ""
+    return first + more + cost + doubt
+
+
+def _apart(number: Number) -> str:
+    return f"difference {number.low:+.3f} to {number.high:+.3f}"
+
+
+def _plot(heads: list[int], table: Float[Tensor, "seeds kinds"]) -> Plot:
+    numbers = [over_seeds(table[:, place].tolist()) for place in range(len(heads))]
+    ours = Series("held-out loss", heads, [n.value for n in numbers], [n.low or 0.0 for n in numbers], [n.high or 0.0 for n in numbers])
+    return Plot("line", "heads, at the same width", "nats a letter", [ours], log_x=True)
+
+
+ENTRY = Claim(
+    sentence="More heads is strictly better.",
+    source="Vaswani et al. 2017, Attention Is All You Need, section 6.2 and table 3 (A)",
+    address="https://arxiv.org/abs/1706.03762",
+    published="At constant computation, perplexity 5.29, 5.00, 4.92, 4.91 and 5.01 with 1, 4, 8, 16 and 32 heads: one head is worse, and too many are too.",
+    definition="The same small decoder is trained with 1 to 32 heads over the same width, on the same batches of text, with three seeds each; better is a "
+    "lower loss on text that was held out.",
+    refuted_by="A number of heads beyond which the loss is certainly higher.",
+    rule="Kept if every doubling certainly lowers the loss; corrected if some doubling certainly lowers it, and another, or all beyond the best, certainly "
+    "raises it; cut if one raises it and none lowers it; else nothing can be told. Differences are by seed; their intervals hold for all doublings at once.",
+    work=work,
+    about_model=False,
+)

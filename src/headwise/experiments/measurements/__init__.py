@@ -1,0 +1,1 @@
+"""What claims measure, one file a measurement."""

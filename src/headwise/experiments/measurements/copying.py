@@ -1,0 +1,135 @@
+"""Heads that look at what came after the last time: what they write towards that token, and what the model loses without them, on random text that repeats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import torch
+
+from headwise.analysis.ablation.direct_effect import direct_effects, readout
+from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.exact_ablation import zeros
+from headwise.analysis.ablation.losses import NO_LABEL, CrossEntropy, next_tokens, real_tokens
+from headwise.analysis.ablation.partial_forward import instead
+from headwise.analysis.roles.catalog._repeats import Repeat, repeats
+from headwise.analysis.roles.corpus import Material
+from headwise.axes import Bool, Float, Int, Tensor
+from headwise.errors import WritesRefused
+
+if TYPE_CHECKING:
+    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.experiments.study import Study
+
+Head = tuple[int, int]
+CONTROLS = 5  # draws of as many other heads
+
+
+@dataclass(frozen=True, eq=False)
+class Copied:
+    """What was found on each text.
+
+    Attributes:
+        direct: what each head adds to the logit of the token that comes next in the repetition, less what it adds to the mean token; None where heads do not
+            write to logits directly.
+        again: the loss on the repetition: of the unchanged model, without the chosen heads, and, mean over draws, without as many others of the same layers.
+        first: the same on what is there for the first time.
+    """
+
+    direct: Float[Tensor, "n L H"] | None
+    again: Float[Tensor, "n three"]
+    first: Float[Tensor, "n three"]
+    counts: Float[Tensor, " n"]
+    why: str = ""
+
+
+def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
+    """Try the chosen heads on new texts, which they were not chosen on."""
+    opener = Opener(study.model, "next", study.part, study.seed)
+    made = list(repeats(study.model, Material(limit=texts, seed=study.seed + 1)))
+    plans: Tensor | None = None
+    rows: list[tuple[Tensor, Tensor]] = []
+    direct: list[Tensor] = []
+    counts, why = [], ""
+    for number, repeat in enumerate(made, start=1):
+        passage = opener.open(repeat.given)
+        opener.learn(passage)
+        plans = _plans(passage, chosen, study.seed) if plans is None else plans
+        losses = [_of(passage, places) for places in (repeat.again[1:-1], repeat.before[1:-1])]
+        rows.append(_without(passage, plans, losses))
+        counts.append(float(losses[0].tokens))
+        try:
+            direct += [] if why else [_direct(passage, repeat)]
+        except WritesRefused as error:
+            why = str(error)
+        study.tell("repeating random text", number, len(made))
+    again, first = (torch.stack([torch.stack([row[side][0], row[side][1], row[side][2:].mean()]) for row in rows]) for side in (0, 1))
+    return Copied(None if why else torch.stack(direct), again, first, torch.tensor(counts), why)
+
+
+def others(heads: Sequence[int], chosen: Sequence[Head], random: Random) -> list[Head]:
+    """For each chosen head another one of its layer, or of the nearest layer that has one left.
+
+    Args:
+        heads: how many each layer has.
+
+    Example:
+        >>> sorted(others([2, 2], [(0, 1), (1, 0)], Random(0)))
+        [(0, 0), (1, 1)]
+    """
+    left = {layer: [head for head in range(count) if (layer, head) not in set(chosen)] for layer, count in enumerate(heads)}
+    found = []
+    for layer, _ in chosen:
+        near = min((other for other in left if left[other]), key=lambda other: (abs(other - layer), other), default=None)
+        if near is not None:
+            found.append((near, left[near].pop(random.randrange(len(left[near])))))
+    return found
+
+
+def _plans(passage: "Passage", chosen: Sequence[Head], seed: int) -> Bool[Tensor, "N L H"]:
+    """Nothing silenced; the chosen heads; then as many others, several times."""
+    heads = [place.heads for place in passage.places]
+    random = Random(seed)
+    choices = [[], list(chosen), *(others(heads, chosen, random) for _ in range(CONTROLS))]
+    found = torch.zeros(len(choices), len(heads), max(heads), dtype=torch.bool)
+    for plan, some in zip(found, choices, strict=True):
+        for layer, head in some:
+            plan[layer, head] = True
+    return found
+
+
+def _of(passage: "Passage", places: Int[Tensor, " n"]) -> CrossEntropy:
+    """The loss of the tokens behind these alone."""
+    again = passage.again
+    labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
+    kept = torch.full_like(labels, NO_LABEL)
+    kept[:, places] = labels[:, places]
+    return CrossEntropy(again, kept)
+
+
+@torch.no_grad()
+def _without(passage: "Passage", plans: Bool[Tensor, "N L H"], losses: Sequence[CrossEntropy]) -> tuple[Tensor, Tensor]:
+    """Each loss with the heads of each plan silenced."""
+    found = [[loss(passage.again.tape.outputs, 1)] for loss in losses]
+    layers = {place.index: layer for layer, place in enumerate(passage.places)}
+    for some in plans[1:].split(passage.at_once):
+        touched = [place.index for layer, place in enumerate(passage.places) if bool(some[:, layer].any())]
+
+        def change(call: int, read: Tensor, some: Tensor = some) -> Tensor:
+            return instead(some[:, layers[call], : read.shape[2]], zeros(passage, call), read)
+
+        outputs = passage.again.outputs(touched, change, len(some))
+        for mine, loss in zip(found, losses, strict=True):
+            mine.append(loss(outputs, len(some)))
+    return torch.cat(found[0]).double().cpu(), torch.cat(found[1]).double().cpu()
+
+
+@torch.no_grad()
+def _direct(passage: "Passage", repeat: Repeat) -> Float[Tensor, "L H"]:
+    """What each head adds to the centred logit of the next token, mean over the repetition."""
+    read = readout(passage.again)
+    read = replace(read, unembedding=read.unembedding - read.unembedding.mean(0), bias=None if read.bias is None else read.bias - read.bias.mean())
+    tokens = torch.roll(repeat.given, -1, 1)
+    rows = [direct_effects(passage, read, place, tokens)[0, repeat.again[1:-1]].mean(0).double() for place in passage.places]
+    most = max(map(len, rows))
+    return torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows])

@@ -1,0 +1,68 @@
+"""The most memory that each way of computing attention holds beyond its inputs, by length; in a process of its own, of which nothing else is asked.
+
+`python -m headwise.experiments.measurements.peak_memory HEADS WIDTH CAUSAL` prints it as JSON. Read from what Linux says of the process: its peak, which is set back before each call.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headwise.errors import ModelError
+from headwise.experiments.measurements.growth import LENGTHS, Shape, drawn, ways
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # what is let go of goes back at once, so that nothing is used again unseen
+LIMIT = 120  # seconds
+
+
+def held(shape: Shape) -> dict[str, list[float]]:
+    """MiB by way, then by length.
+
+    Raises:
+        ModelError: this system does not say what a process holds, or the process failed.
+    """
+    if not CLEAR.exists():
+        raise ModelError(f"peak memory must be read from {STATUS}, got no such file on this system. Time alone can be told here.")
+    asked = [sys.executable, "-m", "headwise.experiments.measurements.peak_memory", str(shape.heads), str(shape.width), str(int(shape.causal))]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **OWN_PAGES}, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"peak memory must be measured within {LIMIT} s, got no answer. The machine is busy: try again.") from error
+    if done.returncode:
+        raise ModelError(f"peak memory must be measured in a process of its own, got exit code {done.returncode}: {done.stderr.strip()[-200:]}.")
+    return json.loads(done.stdout)
+
+
+def measured(shape: Shape, lengths: Sequence[int] = LENGTHS) -> dict[str, list[float]]:
+    """MiB by way, then by length, in this process."""
+    found: dict[str, list[float]] = {}
+    for name, way in ways(shape.causal).items():
+        way(*drawn(shape, 64))  # what is set up once is set up
+        found[name] = []
+        for length in lengths:
+            inputs = drawn(shape, length)
+            before = forget()
+            kept = way(*inputs)
+            found[name].append(max(peak() - before, 0.0))
+            del kept
+    return found
+
+
+def forget() -> float:
+    """MiB held now; `peak` counts from here."""
+    CLEAR.write_text("5")
+    return peak()
+
+
+def peak() -> float:
+    """The most MiB held since `forget`."""
+    (line,) = [line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    heads, width, causal = map(int, sys.argv[1:4])
+    sys.stdout.write(json.dumps(measured(Shape(heads, width, bool(causal)))))

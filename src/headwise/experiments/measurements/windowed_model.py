@@ -1,0 +1,66 @@
+"""A model whose tokens see a window only, with or without the first tokens: the experiment of Xiao et al. 2023, by a mask.
+
+query at p sees key j when |p − j| < window, or j < first       positions stay as they are: no cache is rolled
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from headwise.analysis.ablation.losses import NO_LABEL, CrossEntropy, Loss, next_tokens, real_tokens
+from headwise.analysis.ablation.partial_forward import Again
+from headwise.axes import Bool, Tensor
+from headwise.models.capture.attention_request import Asked, Both, Written
+from headwise.models.hooks.call_hooks import set_calls_changed
+from headwise.models.hooks.derived_model import derived
+from headwise.models.loading.model_info import is_encoder_decoder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from headwise.analysis.ablation.eval_text import Passage
+
+
+def narrowed(hf: "nn.Module", modules: Sequence[str], window: int, first: int) -> Any:
+    """The model with these attention modules seeing a window of so many tokens, and besides it the first ones; it shares all tensors."""
+    other = derived(hf)
+    set_calls_changed(other, dict.fromkeys(modules, partial(_narrowed, window=window, first=first)))
+    return other
+
+
+def _narrowed(asked: Asked, window: int, first: int) -> Asked:
+    seen = Written(within(asked, window, first))
+    return replace(asked, call=replace(asked.call, mask=seen if asked.call.mask is None else Both(seen, asked.call.mask)))
+
+
+def within(asked: Asked, window: int, first: int) -> Bool[Tensor, "B 1 T S"]:
+    """Who is in whose window."""
+    queries, keys = asked.query.shape[2], asked.key.shape[2]
+    here = asked.call.offset[:, None] + torch.arange(queries, device=asked.query.device)
+    there = torch.arange(keys, device=asked.query.device)
+    return (((here[..., None] - there).abs() < window) | (there < first))[:, None]
+
+
+def losses_in_windows(passage: "Passage", models: Sequence["nn.Module"], window: int) -> list[float]:
+    """The loss of the text: of the model as it is, then of each narrowed one; for "next" of the tokens behind the first window alone, as all narrower ones "
+    "see the same."""
+    loss = behind(passage, window)
+    ways = (passage.again.reuses, passage.again.copies)
+    own = float(loss(passage.again.tape.outputs, 1))
+    others = [Again(replace(passage.again.session, hf=model), ways) for model in models]
+    return [own, *(float(loss(other.tape.outputs, 1)) for other in others)]
+
+
+def behind(passage: "Passage", window: int) -> Loss:
+    """The passage's loss, of the tokens that the first window does not reach, where it is about single tokens."""
+    again = passage.again
+    if not isinstance(passage.loss, CrossEntropy) or is_encoder_decoder(again.session.hf):
+        return passage.loss  # what an encoder sees less of is every token of the decoder's
+    labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
+    if len(passage.loss.labels) != int((labels != NO_LABEL).sum()):
+        return passage.loss  # of masked tokens: they see both ways
+    labels[:, : window - 1] = NO_LABEL
+    return CrossEntropy(again, labels)

@@ -1,0 +1,155 @@
+"""What the heads of a model write, summed up over the tokens of each text: what several claims ask about, measured once.
+
+w_h = z_h · W_O[h]        out = Σ_h w_h + bias        z_h: what W_O reads of head h
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+
+from headwise.analysis.writes import Written, written_by_layer
+from headwise.axes import Float, Tensor
+from headwise.models.capture.layout import blocks_of
+
+if TYPE_CHECKING:
+    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.experiments.study import Study
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """One layer's W_O as a map from what all heads say to what the layer adds.
+
+    Attributes:
+        singular: its singular values, the largest first.
+        rank: how many lie above σ_1 · max(H·E, M) · ε, ε of the weights' own dtype: what NumPy counts as rank.
+        inverse: the pseudo-inverse of that rank.
+    """
+
+    singular: Float[Tensor, " n"]
+    rank: int
+    inverse: Float[Tensor, "M HE"]
+    dtype: torch.dtype
+
+    @property
+    def effective_rank(self) -> float:
+        """exp of the entropy of the squared singular values' shares."""
+        energy = self.singular.square() / self.singular.square().sum()
+        return float((-torch.xlogy(energy, energy).sum()).exp())
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """Sums over the tokens of each text, by layer and head; NaN where a layer lacks the head.
+
+    Attributes:
+        tokens: of each text.
+        share: Σ_t |w_h| / Σ_g |w_g|: of the length of all that the layer's heads write.
+        said: Σ_t |z_h|².
+        lost: Σ_t |z_h − ẑ_h|², ẑ computed back from what the layer adds, as precise as the weights' dtype holds it.
+        wrote: Σ_t |w_h|².
+        added: Σ_t |Σ_g w_g|², by layer.
+        removed: Σ_t |out[slice h]|²: what setting the h-th of H slices of the output to 0 takes away; NaN where H · E is not M.
+        own: Σ_t w_h[slice h] · out[slice h]: how much of `removed` is head h's.
+        alike: Σ_t of the cosine between what that takes away and what the head writes.
+        matrices: W_O of each layer.
+    """
+
+    tokens: Float[Tensor, " n"]
+    share: Float[Tensor, "n L H"]
+    said: Float[Tensor, "n L H"]
+    lost: Float[Tensor, "n L H"]
+    wrote: Float[Tensor, "n L H"]
+    added: Float[Tensor, "n L"]
+    removed: Float[Tensor, "n L H"]
+    own: Float[Tensor, "n L H"]
+    alike: Float[Tensor, "n L H"]
+    matrices: tuple[Matrix, ...]
+
+
+_KNOWN: "WeakKeyDictionary[Study, Writing]" = WeakKeyDictionary()
+
+
+def writing(study: "Study") -> Writing:
+    """What the heads write on the texts of a study; about two passes a text, once.
+
+    Raises:
+        WritesRefused: heads cannot be told apart.
+    """
+    if study not in _KNOWN:
+        _KNOWN[study] = _measured(study)
+    return _KNOWN[study]
+
+
+def _measured(study: "Study") -> Writing:
+    matrices: dict[str, Matrix] = {}
+    rows, tokens = [], []
+    for number in range(len(study.texts)):
+        passage = study.passage(number)
+        layers = written_by_layer(passage)
+        mine = [_matrix(passage, layer, matrices) for layer in range(len(layers))]
+        rows.append([_sums(written, matrix) for written, matrix in zip(layers, mine, strict=True)])
+        tokens.append(float(layers[0].total.shape[0] * layers[0].total.shape[1]))
+        study.tell("what heads write", number + 1, len(study.texts))
+    names = [field.name for field in fields(Writing) if field.name not in ("tokens", "matrices")]
+    return Writing(torch.tensor(tokens), **{name: _stacked([row[name] for row in rows_of] for rows_of in rows) for name in names}, matrices=tuple(mine))
+
+
+def _matrix(passage: "Passage", layer: int, known: dict[str, Matrix]) -> Matrix:
+    """W_O of a layer; that of a module that serves several is taken apart once."""
+    session = passage.again.session
+    output = session.layout.sites[passage.places[layer].index].output
+    if output.module not in known:
+        module = session.module(output.module)
+        known[output.module] = matrix(blocks_of(module, passage.places[layer].heads))
+    return known[output.module]
+
+
+def matrix(blocks: Float[Tensor, "H E M"]) -> Matrix:
+    """W_O taken apart, in float64."""
+    whole = blocks.double().flatten(0, 1)
+    left, singular, right = torch.linalg.svd(whole, full_matrices=False)
+    floor = singular[0] * max(whole.shape) * torch.finfo(blocks.dtype).eps
+    rank = int((singular > floor).sum())
+    inverse = right[:rank].t() @ (left[:, :rank] / singular[:rank]).t()
+    return Matrix(singular, rank, inverse, blocks.dtype)
+
+
+def _sums(layer: Written, matrix: Matrix) -> dict[str, Tensor]:
+    """The numbers of one layer of one text."""
+    writes, out, read = (x.double().flatten(0, 1) for x in (layer.writes, layer.out, layer.read))  # (B T) H M, (B T) M, (B T) H E
+    total = layer.total.to(matrix.dtype).double().flatten(0, 1)
+    back = (total @ matrix.inverse).unflatten(-1, read.shape[1:])
+    length = torch.linalg.vector_norm(writes, dim=-1)
+    found = {
+        "share": (length / length.sum(-1, keepdim=True)).sum(0),
+        "said": read.square().sum((0, 2)),
+        "lost": (read - back).square().sum((0, 2)),
+        "wrote": length.square().sum(0),
+        "added": total.square().sum(),
+    }
+    return found | _sliced(writes, out, read)
+
+
+def _sliced(writes: Float[Tensor, "n H M"], out: Float[Tensor, "n M"], read: Float[Tensor, "n H E"]) -> dict[str, Tensor]:
+    """What is in the h-th of H slices of the output, and how much of it is head h's."""
+    heads, width = read.shape[1:]
+    if heads * width != out.shape[1]:
+        return {name: torch.full((heads,), torch.nan, dtype=torch.float64) for name in ("removed", "own", "alike")}
+    slices = out.unflatten(-1, (heads, width))
+    mine = torch.diagonal(writes.unflatten(-1, (heads, width)), dim1=1, dim2=2).transpose(1, 2)  # head h's part of slice h
+    both = (mine * slices).sum(-1)
+    lengths = torch.linalg.vector_norm(slices, dim=-1) * torch.linalg.vector_norm(writes, dim=-1)
+    return {"removed": slices.square().sum((0, 2)), "own": both.sum(0), "alike": (both / lengths.clamp(min=1e-300)).sum(0)}
+
+
+def _stacked(texts: Iterable[Iterable[Tensor]]) -> Tensor:
+    """One tensor, NaN where a layer lacks heads."""
+    rows = [list(text) for text in texts]
+    most = max(x.numel() for text in rows for x in text)
+    if all(x.dim() == 0 for text in rows for x in text):
+        return torch.stack([torch.stack(text) for text in rows])
+    return torch.stack([torch.stack([torch.cat([x, x.new_full((most - len(x),), torch.nan)]) for x in text]) for text in rows])

@@ -1,0 +1,110 @@
+"""What an edit is: one change of one head or layer, said once, made in the weights or as the model runs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from headwise.axes import Tensor
+from headwise.interventions.head_parameters import Anatomy
+from headwise.models.capture.places import Place
+from headwise.models.hooks.call_hooks import CallChange
+from headwise.models.hooks.z_hooks import Change
+from headwise.models.parameters.head_blocks import Block
+
+Claim = tuple[int, int, str]  # index of a call, head, and what of it an edit lays hands on
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A parameter made anew from what it was: the same in memory and in a file."""
+
+    parameter: str
+    make: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class AtRun:
+    """What an edit changes as the model runs.
+
+    Attributes:
+        words: by index of the call: what its heads say, before W_O reads it.
+        calls: by index of the call: what attention is asked to compute.
+    """
+
+    words: Mapping[int, Change] = field(default_factory=dict)
+    calls: Mapping[int, CallChange] = field(default_factory=dict)
+
+
+class Edit:
+    """One edit; each kind is a frozen dataclass in a file of its own.
+
+    A kind that cannot be made in the weights of a model, or as it runs, says why.
+    """
+
+    kind: ClassVar[str]
+
+    def claims(self, anatomy: Anatomy) -> Iterable[Claim]:
+        """What it lays hands on: two edits that claim the same contradict one another.
+
+        Raises:
+            ArgumentError: there is no such layer, head or part.
+        """
+        raise NotImplementedError
+
+    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+        """Why it cannot be made in the weights, or None."""
+        raise NotImplementedError
+
+    def not_at_run(self, anatomy: Anatomy) -> str | None:
+        """Why it cannot be made as the model runs, or None."""
+        raise NotImplementedError
+
+    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+        """The parameters that it makes anew."""
+        raise NotImplementedError
+
+    def at_run(self, anatomy: Anatomy) -> AtRun:
+        """What it changes as the model runs."""
+        raise NotImplementedError
+
+    def spared(self, anatomy: Anatomy) -> dict[int, set[int]]:
+        """The heads whose writes it does not change, by each call that it does change something of."""
+        touched: dict[int, set[int]] = {}
+        for index, head, _ in self.claims(anatomy):
+            touched.setdefault(index, set()).add(head)
+        heads = {place.index: place.heads for place in anatomy.places}
+        return {index: set(range(heads[index])) - found for index, found in touched.items()}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An edit that can be asked for by name.
+
+    Attributes:
+        make: the edit's class.
+        statement: what it does, in a sentence.
+        numbers: how it is written on a command line after its name, such as "LAYER.HEAD=FACTOR".
+    """
+
+    make: type[Edit]
+    statement: str
+    numbers: str
+
+
+def shared(anatomy: Anatomy, place: Place, blocks: Iterable[Block]) -> str | None:
+    """Why the weights of this call cannot be changed alone, or None."""
+    for parameter in dict.fromkeys(block.parameter for block in blocks):
+        others = anatomy.others(place, parameter)
+        if others:
+            layers = ", ".join(str(other.layer) for other in others[:6])
+            return f"{parameter} is layer {place.layer}'s and layer {layers}'s too"
+    return None
+
+
+def unreachable(anatomy: Anatomy, place: Place) -> str | None:
+    """Why what this attention is asked to compute cannot be changed as the model runs, or None."""
+    site = anatomy.site(place)
+    if site.heads is not None:
+        return f"{place.module} computes its attention itself"
+    same = [other.layer for other in anatomy.places if other.module == place.module and other.index != place.index]
+    return f"{place.module} computes layer {place.layer} and layer {', '.join(map(str, same[:6]))} too" if same else None

@@ -1,0 +1,1 @@
+"""The edits, one file each."""

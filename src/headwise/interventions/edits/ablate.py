@@ -1,0 +1,57 @@
+"""A head that says nothing: its part of W_O is 0."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared
+from headwise.interventions.head_parameters import Anatomy
+from headwise.models.hooks.z_hooks import scaled
+
+
+@dataclass(frozen=True)
+class Silence(Edit):
+    """Silence one head.
+
+        W_O[h] = 0
+
+    What it would have added is 0 for every token. W_O's bias belongs to no head and stays; the others' softmax does not notice.
+
+    Args:
+        layer: counted within the part.
+        head: counted from 0.
+        part: such as "decoder.cross", where a model has several.
+
+    Example:
+        >>> Silence(3, 5)
+        Silence(layer=3, head=5, part=None)
+    """
+
+    layer: int
+    head: int
+    part: str | None = None
+    kind: ClassVar[str] = "silence"
+
+    def claims(self, anatomy: Anatomy) -> list[Claim]:
+        return [(anatomy.place(self.layer, self.head, self.part).index, self.head, "words")]
+
+    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+        place = anatomy.place(self.layer, self.head, self.part)
+        return shared(anatomy, place, [anatomy.output(place, self.head)])
+
+    def not_at_run(self, anatomy: Anatomy) -> str | None:
+        return None
+
+    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+        block = anatomy.output(anatomy.place(self.layer, self.head, self.part), self.head)
+        yield Rewritten(block.parameter, lambda whole: block.put(whole, torch.zeros_like(block.of(whole))))
+
+    def at_run(self, anatomy: Anatomy) -> AtRun:
+        place = anatomy.place(self.layer, self.head, self.part)
+        factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 0.0)
+        return AtRun(words={place.index: scaled(factors)})
+
+
+ENTRY = Kind(Silence, "the head says nothing", "LAYER.HEAD")

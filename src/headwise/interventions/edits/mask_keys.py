@@ -1,0 +1,76 @@
+"""A head that may not look at some keys: only as the model runs, since no weight says where a head looks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from headwise.errors import ArgumentError, ArgumentTypeError
+from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, unreachable
+from headwise.interventions.head_parameters import Anatomy
+from headwise.models.capture.attention_request import Asked, Both, Written
+
+
+@dataclass(frozen=True)
+class Blind(Edit):
+    """Hide keys from one head.
+
+        score_ij = -inf for j in keys; the weights that are left add up to 1 again
+
+    A row that sees no other key says 0. The same keys in every text: they are places, counted from 0.
+
+    Args:
+        layer: counted within the part.
+        head: counted from 0.
+        keys: places that it may not look at; one that a text does not have is not missed.
+        part: such as "decoder.cross", where a model has several.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: keys are not ints from 0, or there are none.
+
+    Example:
+        >>> Blind(2, 7, keys=[0]).keys
+        (0,)
+    """
+
+    layer: int
+    head: int
+    keys: Sequence[int]
+    part: str | None = None
+    kind: ClassVar[str] = "blind"
+
+    def __post_init__(self) -> None:
+        keys = [self.keys] if isinstance(self.keys, int) else list(self.keys)
+        if any(isinstance(key, bool) or not isinstance(key, int) for key in keys):
+            raise ArgumentTypeError(f"keys must be ints, got {self.keys!r}. Pass the places of tokens, counted from 0.")
+        if not keys or min(keys) < 0:
+            raise ArgumentError(f"keys must be places from 0, at least one, got {self.keys!r}. Pass [0] for the first token.")
+        object.__setattr__(self, "keys", tuple(sorted(set(keys))))
+
+    def claims(self, anatomy: Anatomy) -> list[Claim]:
+        return [(anatomy.place(self.layer, self.head, self.part).index, self.head, "keys")]
+
+    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+        return "no weight says which keys a head may look at"
+
+    def not_at_run(self, anatomy: Anatomy) -> str | None:
+        return unreachable(anatomy, anatomy.place(self.layer, self.head, self.part))
+
+    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+        yield from ()
+
+    def at_run(self, anatomy: Anatomy) -> AtRun:
+        place = anatomy.place(self.layer, self.head, self.part)
+
+        def change(asked: Asked) -> Asked:
+            heads, length = asked.query.shape[1], asked.key.shape[2]
+            seen = torch.ones(1, heads, 1, length, dtype=torch.bool, device=asked.query.device)
+            seen[:, self.head, :, [key for key in self.keys if key < length]] = False
+            hidden = Written(seen)
+            return replace(asked, call=replace(asked.call, mask=hidden if asked.call.mask is None else Both(hidden, asked.call.mask)))
+
+        return AtRun(calls={place.index: change})
+
+
+ENTRY = Kind(Blind, "the head may not look at these keys; only as the model runs", "LAYER.HEAD=KEY,KEY,...")

@@ -1,0 +1,82 @@
+"""A layer whose heads are all the same head: each reads head 0's slice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from headwise.axes import Tensor
+from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared, unreachable
+from headwise.interventions.head_parameters import Anatomy
+from headwise.models.capture.attention_request import Asked
+from headwise.models.parameters.head_blocks import Block
+
+SIDES = ("query", "key", "value")
+
+
+@dataclass(frozen=True)
+class Tie(Edit):
+    """Let every head of a layer read what head 0 reads.
+
+        W_Q[h], W_K[h], W_V[h] ← W_Q[0], W_K[0], W_V[0]
+
+    All heads then have one pattern and say the same: what "heads look at different things" is worth, layer by layer. It is the
+    attack `tie_heads` of `headwise attack`, on a real model. W_O stays: each still writes through its own part of it.
+
+    Args:
+        layer: counted within the part.
+        part: such as "decoder.cross", where a model has several.
+
+    Example:
+        >>> Tie(1)
+        Tie(layer=1, part=None)
+    """
+
+    layer: int
+    part: str | None = None
+    kind: ClassVar[str] = "tie"
+
+    def claims(self, anatomy: Anatomy) -> list[Claim]:
+        place = anatomy.place(self.layer, None, self.part)
+        return [(place.index, head, side) for head in range(1, place.heads) for side in SIDES] + [(place.index, 0, "tied")]
+
+    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+        place = anatomy.place(self.layer, None, self.part)
+        for name in SIDES:
+            side = getattr(anatomy.projections[place.index], name)
+            if side.refusal is not None:
+                return f"the rows of each head's {name} cannot be told apart in {place.module}: {side.refusal}"
+        pairs = list(self._pairs(anatomy))
+        if any(first.parameter != other.parameter or len(first.indices) != len(other.indices) for first, other in pairs):
+            return f"the heads of {place.module} lie in parameters of their own"
+        return shared(anatomy, place, [block for pair in pairs for block in pair])
+
+    def not_at_run(self, anatomy: Anatomy) -> str | None:
+        return unreachable(anatomy, anatomy.place(self.layer, None, self.part))
+
+    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+        for first, other in self._pairs(anatomy):
+            yield Rewritten(other.parameter, lambda whole, first=first, other=other: other.put(whole, first.of(whole)))
+
+    def at_run(self, anatomy: Anatomy) -> AtRun:
+        def change(asked: Asked) -> Asked:
+            return replace(asked, query=_first(asked.query), key=_first(asked.key), value=_first(asked.value))
+
+        return AtRun(calls={anatomy.place(self.layer, None, self.part).index: change})
+
+    def spared(self, anatomy: Anatomy) -> dict[int, set[int]]:
+        return {anatomy.place(self.layer, None, self.part).index: {0}}
+
+    def _pairs(self, anatomy: Anatomy) -> Iterator[tuple[Block, Block]]:
+        """Head 0's rows, and the rows that become like them."""
+        place = anatomy.place(self.layer, None, self.part)
+        for name in SIDES:
+            first, *others = anatomy.side(place, name).heads
+            for other in others:
+                yield from zip(first.blocks, other.blocks, strict=False)
+
+
+def _first(x: Tensor) -> Tensor:
+    return x[:, :1].expand_as(x).contiguous()
+
+
+ENTRY = Kind(Tie, "all heads of the layer read what head 0 reads", "LAYER")

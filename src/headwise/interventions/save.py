@@ -1,0 +1,204 @@
+"""An edited model as a checkpoint that transformers loads: whole, with everything that no edit touches byte for byte."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import safe_open
+from transformers import PreTrainedModel
+
+import headwise
+from headwise.axes import Tensor
+from headwise.errors import CheckpointError, ModelError
+from headwise.interventions.edit_list import plain
+from headwise.interventions.edited import Plan, planned
+from headwise.interventions.safetensors_shard import Shard, bytes_of, shard_of, write_shard
+from headwise.interventions.save_record import RECORD, Saved
+from headwise.interventions.tensor_names import check_memory, stored_names
+from headwise.models.loading.checkpoint_files import PICKLES
+from headwise.models.loading.model_info import text_config
+from headwise.storage.atomic_folder import whole_folder
+from headwise.storage.source_files import Origin
+
+if TYPE_CHECKING:
+    from headwise.interventions.edited import EditedModel
+
+OTHER_WEIGHTS = (*PICKLES, "*.gguf", "*.onnx", "*.onnx_data", "*.tflite", "*.ot", "*.mlmodel")
+INDEX = "*.safetensors.index.json"
+
+Hashes = dict[str, tuple[str, str]]
+
+
+def save(edited: "EditedModel", folder: Path, overwrite: bool = False) -> Saved:
+    """Write the edited model to a folder.
+
+    Files, shards and the order of tensors are the source's; a tensor that no edit touches keeps its bytes. Tokenizer,
+    configuration and the rest are copied; weights in other formats are left out. `headwise.json` says what was done, by which
+    version, and has the SHA-256 of every tensor and file before and after. The folder is there whole or not at all.
+
+    Args:
+        overwrite: exchange the checkpoint that is there; without it the folder must be new or empty.
+
+    Raises:
+        ModelError: an edit that can only be made as the model runs; no room on the disk.
+        CheckpointError: the source has changed since it was opened.
+        ArgumentError: there is something at that place already.
+    """
+    plan = _in_weights(edited)
+    hf: Any = edited.base.hf
+    if not isinstance(hf, PreTrainedModel):
+        raise ModelError(f"a model must be one of transformers to be saved as a checkpoint, got {type(hf).__name__}. Save its state_dict yourself.")
+    origin = edited.base.origin
+    if origin is None:
+        return _save_loaded(edited, plan, folder, overwrite)
+    _check_unchanged(origin)
+    shards = [shard_of(origin.folder / name) for name in sorted(origin.files) if name.endswith(".safetensors") and "/" not in name]
+    names = stored_names(hf, plan.parameters, shards)
+    check_memory(hf, shards)
+    replaced = _replaced(plan, names, shards)
+    copied = [name for name in origin.files if not name.endswith(".safetensors") and not _left_out(name) and name != RECORD]
+    size = sum(origin.files[name][0] for name in [*copied, *(shard.path.name for shard in shards)])
+    with whole_folder(folder, overwrite, size) as part:
+        hashes = _write_shards(shards, replaced, part)
+        for name in copied:
+            _copy(origin.folder / name, part / name)
+        if plan.shrinking is not None:
+            _shrink(part, hf, plan)
+        _read_back(part, replaced)
+        _check_unchanged(origin)
+        record = _record(edited, hashes, origin, part)
+        _write(part / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    return _saved(folder, hashes, record, tuple(name for name in origin.files if _left_out(name)))
+
+
+def _in_weights(edited: "EditedModel") -> Plan:
+    """All the edits made in the weights.
+
+    Raises:
+        ModelError: one cannot be.
+    """
+    for one in edited.edits:
+        why = one.not_in_weights(edited.anatomy)
+        if why is not None:
+            raise ModelError(f"edits must be possible in the weights to be saved, got {one}: {why}. Keep the list of edits instead: write_edits.")
+    return planned(edited.edits, edited.anatomy, "weights")
+
+
+def _check_unchanged(origin: Origin) -> None:
+    changed = origin.changed()
+    if changed:
+        raise CheckpointError(
+            f"a checkpoint must be as it was when it was opened, got changes in {', '.join(changed[:3])}"
+            f"{f' and {len(changed) - 3} more' if len(changed) > 3 else ''} of {str(origin.folder)!r}. Open it again."
+        )
+
+
+def _replaced(plan: Plan, names: Mapping[str, str], shards: list[Shard]) -> dict[str, Tensor]:
+    """The edited tensors under their stored names, in the dtype in which they are stored."""
+    homes = {stored.name: shard.path for shard in shards for stored in shard.tensors}
+    found: dict[str, Tensor] = {}
+    for parameter, name in names.items():
+        with safe_open(homes[name], framework="pt") as file:
+            found[name] = plan.made(parameter, file.get_tensor(name))
+        if not bool(found[name].isfinite().all()):
+            raise ModelError(f"edits must leave numbers, got infinity or NaN in {name} as it is stored, {found[name].dtype}. Choose smaller factors.")
+    return found
+
+
+def _write_shards(shards: list[Shard], replaced: Mapping[str, Tensor], part: Path) -> Hashes:
+    hashes: Hashes = {}
+    for shard in shards:
+        with (part / shard.path.name).open("wb") as file:
+            hashes |= write_shard(shard, replaced, file)
+    return hashes
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _shrink(part: Path, hf: Any, plan: Plan) -> None:
+    """Let config.json, and the total in an index, say what the smaller matrices are."""
+    shrinking = plan.shrinking
+    path = part / "config.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    inner = text_config(hf)
+    section = whole if inner is hf.config else next(whole[name] for name, x in vars(hf.config).items() if x is inner and name in whole)
+    for name, (_, new) in shrinking.settings.items():
+        stored = getattr(inner, "attribute_map", {}).get(name, name)
+        section[stored if stored in section else name] = new
+    _write(path, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    total = sum(stored.stop - stored.start for shard in part.glob("*.safetensors") for stored in shard_of(shard).tensors)
+    for index in part.glob(INDEX):
+        listed = json.loads(index.read_text(encoding="utf-8"))
+        listed.setdefault("metadata", {})["total_size"] = total
+        _write(index, json.dumps(listed, indent=2) + "\n")
+
+
+def _read_back(part: Path, replaced: Mapping[str, Tensor]) -> None:
+    """Whether what was written reads as what was meant."""
+    left = dict(replaced)
+    for path in part.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            for name in set(file.keys()) & set(left):
+                if not torch.equal(file.get_tensor(name), left.pop(name).cpu()):
+                    raise ModelError(f"what is saved must read as it was written, got other numbers for {name}. Nothing was changed; is the disk sound?")
+
+
+def _record(edited: "EditedModel", hashes: Hashes, origin: Origin | None, part: Path) -> dict[str, Any]:
+    """What was done, by which version, on which files."""
+    earlier = origin.folder / RECORD if origin is not None else None
+    return {
+        "headwise": headwise.__version__,
+        "source": edited.base.name,
+        "edits": plain(edited.edits),
+        "tensors": {name: {"sha256": after} if before == after else {"sha256": after, "was": before} for name, (before, after) in hashes.items()},
+        "files": {str(path.relative_to(part)): _sha256(path) for path in sorted(part.rglob("*")) if path.is_file()},
+        "source_files": {} if origin is None else {name: _sha256(origin.folder / name) for name in origin.files if "/" not in name and not _left_out(name)},
+        **({"earlier": json.loads(earlier.read_text(encoding="utf-8"))} if earlier is not None and earlier.is_file() else {}),
+    }
+
+
+def _save_loaded(edited: "EditedModel", plan: Plan, folder: Path, overwrite: bool) -> Saved:
+    """A model that came from no files: transformers writes it, and what no edit touches is compared with the original."""
+    from headwise.interventions.edited import built
+
+    hf: Any = built(edited.anatomy, plan)
+    size = sum(x.numel() * x.element_size() for x in hf.parameters())
+    with whole_folder(folder, overwrite, size) as part:
+        hf.save_pretrained(part)
+        if edited.tokenizer is not None:
+            edited.tokenizer.save_pretrained(part)
+        before = dict(edited.base.hf.state_dict())
+        hashes: Hashes = {}
+        for path in sorted(part.glob("*.safetensors")):
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - not a dictionary
+                    after = hashlib.sha256(bytes_of(file.get_tensor(name))).hexdigest()
+                    hashes[name] = (hashlib.sha256(bytes_of(before[name])).hexdigest() if name in before else "", after)
+        record = _record(edited, hashes, None, part)
+        _write(part / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    return _saved(folder, hashes, record, ())
+
+
+def _saved(folder: Path, hashes: Hashes, record: Mapping[str, Any], left_out: tuple[str, ...]) -> Saved:
+    changed = tuple(name for name, (before, after) in hashes.items() if before != after)
+    return Saved(folder, changed, tuple(name for name in hashes if name not in changed), left_out, record)
+
+
+def _left_out(name: str) -> bool:
+    return any(Path(name).match(pattern) for pattern in OTHER_WEIGHTS)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,64 @@
+"""Gathers, during a pass, the statistics of each call and what the run keeps of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from headwise.attention.weights import weights
+from headwise.axes import Bool, Rows, Tensor
+from headwise.models.capture.activation_store import Kept, Store, kept
+from headwise.models.capture.malloc_trim import trim
+from headwise.models.capture.recorder import Heard
+from headwise.models.capture.slicing import one_head
+
+HOLES = 96 << 20  # bytes kept between two trims, each of which costs some 40 ms
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """What stays of a call whatever the memory budget.
+
+    Attributes:
+        shape: [B, H, G, T, S].
+        lse: to see that a later pass is the same pass.
+        padding: True where a key is a real token; None when the mask does not tell.
+    """
+
+    shape: tuple[int, int, int, int, int]
+    statistics: Mapping[str, Tensor]
+    lse: Rows
+    padding: Bool[Tensor, "B S"] | None
+    notes: tuple[str, ...]
+
+
+class Collector:
+    """The listener of a run's first pass."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.numbers: dict[int, Numbers] = {}
+        self.trimmed = 0
+
+    def __call__(self, heard: Heard) -> None:
+        call = kept(heard)
+        statistics = {name: x.cpu() for name, x in heard.attended.statistics.items()}
+        if "first" in statistics and call.padding is not None:
+            statistics["first"] = _on_first_token(statistics["first"], call)
+        padding = None if call.padding is None else call.padding.cpu()
+        shape = (call.query.shape[0], call.query.shape[1], call.key.shape[1], call.query.shape[2], call.key.shape[2])
+        self.numbers[heard.index] = Numbers(shape, statistics, call.lse, padding, heard.asked.notes)
+        self.store.offer(heard.index, call)
+        if self.store.bytes - self.trimmed > HOLES:
+            self.trimmed = self.store.bytes
+            trim()
+
+
+def _on_first_token(first: Rows, call: Kept) -> Rows:
+    """The weight on the first key that is a token: behind left padding that is not key 0."""
+    found = first.clone()
+    for batch, start in enumerate(call.padding.to(torch.uint8).argmax(-1).tolist()):
+        for head in range(first.shape[1]) if start else ():
+            query, key, lse, alone = one_head(call, batch, head)
+            found[batch, head] = weights(query, key, lse, alone, slice(0, query.shape[2]), slice(start, start + 1))[0, 0, :, 0].cpu()
+    return found

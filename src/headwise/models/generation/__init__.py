@@ -1,0 +1,1 @@
+"""Greedy generation with a cache, merged into one run."""

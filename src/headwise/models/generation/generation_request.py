@@ -1,0 +1,114 @@
+"""What a model is asked to go on with: how many tokens, from which text, until which end; and the inputs that text and new tokens are together."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationConfig
+from transformers.generation.utils import GenerationMixin
+
+from headwise.axes import Bool, Int, Tensor
+from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.models.generation.greedy_generation import Plan
+from headwise.models.hooks.shallow_clone import twin
+from headwise.models.loading.inputs import positions
+from headwise.models.loading.model_info import implementation_of, is_encoder_decoder
+
+OWN = ("position_ids",)  # generation counts positions by itself, from the attention mask
+
+
+def check_generates(hf: nn.Module, max_new_tokens: int) -> None:
+    """Whether a model writes text, and so many tokens.
+
+    Raises:
+        ModelError: it does not generate.
+        ArgumentError: not a number of tokens.
+    """
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int):
+        raise ArgumentTypeError(f"max_new_tokens must be an int, got {type(max_new_tokens).__name__}.")
+    if max_new_tokens < 1:
+        raise ArgumentError(f"max_new_tokens must be at least 1, got {max_new_tokens}. Use run for the text alone.")
+    if not getattr(hf, "can_generate", lambda: False)():
+        raise ModelError(f"a model must have a language head to generate, got {type(hf).__name__}. Open the class for causal or conditional generation.")
+
+
+def planned(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> tuple[Plan, GenerationConfig]:
+    """What is to be generated: greedily, with the model's own cache; no forced or suppressed tokens, the likeliest token always.
+
+    Raises:
+        ArgumentError: more tokens than the model has positions for.
+    """
+    own = hf.generation_config
+    ends = own.eos_token_id
+    pad = next((x for x in (own.pad_token_id, _first(ends)) if x is not None), 0)
+    config = GenerationConfig(
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+        num_beams=1,
+        use_cache=True,
+        pad_token_id=pad,
+        bos_token_id=own.bos_token_id,
+        decoder_start_token_id=next((x for x in (own.decoder_start_token_id, own.bos_token_id, own.pad_token_id) if x is not None), 0),
+    )
+    decoder = is_encoder_decoder(hf)
+    prompt, limit = given.get("input_ids"), positions(hf)
+    if prompt is not None and not decoder and limit is not None and prompt.shape[1] + max_new_tokens > limit:
+        raise ArgumentError(f"text and new tokens must fit the model's {limit} positions, got {prompt.shape[1]} + {max_new_tokens}. Ask for fewer.")
+    inputs = {name: x for name, x in given.items() if name not in OWN and not (decoder and name.startswith("decoder_"))}
+    start = 1 if decoder else 0 if prompt is None else prompt.shape[1]
+    ends = () if ends is None else tuple(ends) if isinstance(ends, list) else (ends,)
+    return Plan(inputs, start, start + max_new_tokens, ends, pad), config
+
+
+def full(hf: Any, given: Mapping[str, Any], plan: Plan, ids: Int[Tensor, "B T"]) -> tuple[dict[str, Any], Bool[Tensor, "B T"]]:
+    """The inputs of a run over the text and what the model went on with; and which tokens are real.
+
+    Rows that end earlier than others are padding after their end.
+    """
+    real = _real(ids, plan)
+    if is_encoder_decoder(hf):
+        return {**plan.given, "decoder_input_ids": ids, **({} if bool(real.all()) else {"decoder_attention_mask": real.long()})}, real
+    mask = given.get("attention_mask")
+    if mask is not None and mask.dim() == 2 and plan.start:
+        real[:, : plan.start] &= mask.bool()
+    found = {**plan.given, "input_ids": ids, "attention_mask": real.long()}
+    if "position_ids" in given:
+        found["position_ids"] = (found["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    return found, real
+
+
+def plain_steps(hf: Any, plan: Plan, config: GenerationConfig) -> Int[Tensor, "B T"]:
+    """Text and new tokens, where the steps cannot be joined: from the model's own generation."""
+    other = twin(hf, implementation_of(hf))
+    other.generation_config = config
+    asked = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start, "eos_token_id": list(plan.ends) or None})
+    with torch.inference_mode(False), torch.no_grad():
+        return GenerationMixin.generate(other, **plan.given, generation_config=asked)  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
+
+
+def disagreement(given: Mapping[str, Any], logits: Tensor | None, start: int) -> str | None:
+    """A note, where the pass over the whole text would have gone on otherwise than the passes with the cache did."""
+    name = "decoder_input_ids" if "decoder_input_ids" in given else "input_ids"
+    ids = given[name]
+    if logits is None or logits.shape[:2] != ids.shape:
+        return None
+    mask = given.get("decoder_attention_mask" if name == "decoder_input_ids" else "attention_mask")
+    other = logits[:, start - 1 : -1].argmax(-1) != ids[:, start:]
+    if mask is not None:
+        other &= mask[:, start:].bool()
+    if not bool(other.any()):
+        return None
+    row, step = (int(x) for x in other.nonzero()[0])
+    return f"new token {step} of batch row {row} would be another without the cache: two tokens are equally likely within rounding"
+
+
+def _real(ids: Int[Tensor, "B T"], plan: Plan) -> Bool[Tensor, "B T"]:
+    """True up to and with the first new token that ends the text."""
+    ended = torch.isin(ids, torch.tensor(plan.ends, dtype=ids.dtype, device=ids.device))
+    ended[:, : plan.start] = False
+    return ended.cumsum(-1) - ended.long() == 0
+
+
+def _first(x: Any) -> int | None:
+    return x[0] if isinstance(x, list) else x

@@ -1,0 +1,182 @@
+"""Greedy generation with the model's own cache, every pass of it listened to: the encoder's, the text's, and one for each new token."""
+
+import copy
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers.generation.utils import GenerationMixin
+
+from headwise.attention.attend import compute
+from headwise.axes import Bool, Float, Int, Tensor
+from headwise.models.capture.hf_attention import NAME, register
+from headwise.models.capture.layout import Layout
+from headwise.models.capture.recorder import Heard, LayoutChanged, Wish
+from headwise.models.capture.session import Session, explained, passed, surveyed, tensors_of
+from headwise.models.generation.decode_merge import CannotJoin, Joining
+from headwise.models.hooks.shallow_clone import twin
+from headwise.models.loading.model_info import is_encoder_decoder
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is to be generated.
+
+    Attributes:
+        given: the model's keyword arguments: the text alone.
+        start: tokens of the text that the new ones follow.
+        stop: tokens of the text and the new ones, at most.
+        ends: tokens that end a text.
+        pad: what stands behind an end.
+        forced: the tokens, text and new ones, where they are known already.
+    """
+
+    given: Mapping[str, Any]
+    start: int
+    stop: int
+    ends: tuple[int, ...]
+    pad: int
+    forced: Int[Tensor, "B T"] | None = None
+
+
+@dataclass(eq=False)
+class Steps:
+    """All passes of one generation.
+
+    Attributes:
+        layouts: by kind of pass; those that are not known are drawn from a pass over copies, as a survey may run modules twice, and a cache
+            must not take in a token twice.
+    """
+
+    hf: nn.Module
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    joining: Joining = field(default_factory=Joining)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    passes: int = 0
+
+    def run(self, plan: Plan, config: GenerationConfig) -> Int[Tensor, "B T"]:
+        """Text and new tokens. The last new token is read too, so that every token has its row.
+
+        Raises:
+            CannotJoin: the steps are not rows of one attention.
+        """
+        register()
+        other = twin(self.hf, NAME)
+        other.generation_config = config
+        encoder = other.get_encoder() if is_encoder_decoder(self.hf) else None
+        name = next((name for name, module in other.named_modules() if module is encoder), "")
+        other.forward = wraps(other.forward)(self._listened(""))
+        if encoder is not None and name:
+            encoder.forward = wraps(encoder.forward)(self._listened(name))
+        extra = {"logits_to_keep": 0} if other._supports_logits_to_keep() else {}
+        kept = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start + 1, "eos_token_id": None})
+        with torch.inference_mode(False), torch.no_grad():
+            found = GenerationMixin.generate(  # pyright: ignore[reportAttributeAccessIssue]
+                other,
+                **plan.given,
+                **extra,
+                generation_config=kept,
+                logits_processor=LogitsProcessorList([_Chosen(plan)]),
+                stopping_criteria=StoppingCriteriaList([_AllEnded(plan)]),
+            )
+        return found[:, :-1]
+
+    def _listened(self, entry: str) -> Callable[..., Any]:
+        """What stands in place of the model's forward, or its encoder's: a pass of a twin of its own."""
+
+        def forward(**given: Any) -> Any:
+            kind = entry or ("text" if self.passes == 0 else "step")
+            self.passes += not entry
+            if kind not in self.layouts:
+                _, self.layouts[kind] = surveyed(self.hf, copy.deepcopy(given), Wish((), lambda heard: None), entry)
+            heard: list[Heard] = []
+            try:
+                outputs = passed(self.hf, given, self.layouts[kind], Wish((), heard.append), entry)
+            except LayoutChanged:
+                raise CannotJoin("its steps take different ways through the model") from None
+            self.joining.add(self.layouts[kind], sorted(heard, key=lambda one: one.index))
+            if not entry:
+                self._returned(tensors_of(outputs))
+            return outputs
+
+        return forward
+
+    def _returned(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put what a step returned for its token behind what the passes before it did."""
+        for name, x in tensors.items():
+            have = self.outputs.get(name)
+            if have is None:
+                self.outputs[name] = x
+            elif x.dim() >= 2 and x.shape[1] == 1 and x.shape[:1] == have.shape[:1] and x.shape[2:] == have.shape[2:]:
+                self.outputs[name] = torch.cat([have, x], 1)
+
+    def tell(self, listener: Callable[[Heard], None], real: Bool[Tensor, "B T"], calls: Collection[int] | None, names: tuple[str, ...]) -> None:
+        """Tell of the calls, each joined: all its rows, with their statistics.
+
+        Args:
+            real: True where a token is no padding: neither before its text nor behind its end.
+        """
+        over = None if bool(real.all()) else ~real
+        for index, strand in enumerate(self.joining.strands.values()):
+            if calls is not None and index not in calls:
+                continue
+            heard = strand.whole(index, over, real)
+            asked = heard.asked
+            found = compute(asked.query, asked.key, asked.value, asked.call, names).statistics if names else {}
+            listener(Heard(index, asked, _with(heard.attended, found), heard.read, heard.written))
+
+
+@dataclass(frozen=True, eq=False)
+class Generation(Session):
+    """A generation that can be run again: its tokens are known, so that each step takes the one that it took."""
+
+    plan: Plan | None = None
+    config: GenerationConfig | None = None
+    real: Tensor | None = None
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+    def again(self, listener: Callable[[Heard], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
+        steps = Steps(self.hf, dict(self.layouts))
+        explained(self.hf, lambda: steps.run(self.plan, self.config))  # pyright: ignore[reportArgumentType]
+        steps.tell(listener, self.real, calls, statistics)  # pyright: ignore[reportArgumentType]
+        return steps.outputs
+
+
+def _with(attended: Any, statistics: Mapping[str, Tensor]) -> Any:
+    return type(attended)(attended.output, attended.lse, statistics)
+
+
+class _Chosen(LogitsProcessor):
+    """Lets a step take the token that is known, and a row that has ended take padding."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __call__(self, input_ids: Int[Tensor, "B t"], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        forced, here = self.plan.forced, input_ids.shape[1]
+        if forced is not None:
+            taken = forced[:, here] if here < forced.shape[1] else forced[:, -1]
+            return torch.full_like(scores, -torch.inf).scatter(1, taken[:, None], 0.0)
+        padding = torch.full_like(scores, -torch.inf)
+        padding[:, self.plan.pad] = 0.0
+        return torch.where(_ended(input_ids, self.plan)[:, None], padding, scores)
+
+
+class _AllEnded(StoppingCriteria):
+    """Stops once every row's end has been read, one pass after it was written."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __call__(self, input_ids: Int[Tensor, "B t"], scores: Any, **kwargs: Any) -> Bool[Tensor, " B"]:
+        forced = self.plan.forced
+        done = bool(_ended(input_ids[:, :-1], self.plan).all()) if forced is None else input_ids.shape[1] > forced.shape[1]
+        return torch.full((input_ids.shape[0],), done, device=input_ids.device)
+
+
+def _ended(ids: Int[Tensor, "B t"], plan: Plan) -> Bool[Tensor, " B"]:
+    return torch.isin(ids[:, plan.start :], torch.tensor(plan.ends, dtype=ids.dtype, device=ids.device)).any(-1)

@@ -1,0 +1,203 @@
+"""From what a user gives (a text, texts, token ids, a model's own inputs) to the tensors of one pass."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.utils.generic import TransformersKwargs
+
+from headwise.axes import Int, Tensor
+from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.models.loading.model_info import device_of, is_encoder_decoder, main_input, text_config
+
+REFUSED = {
+    "cache": "A run reads the whole input at once: pass all of it.",
+    "past_key_values": "A run reads the whole input at once: pass all of it.",
+    "output_attentions": "A run has every weight: ask run.weights.",
+    "use_cache": "A run reads the whole input at once: leave it out.",
+    "return_dict": "Leave it out.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The tensors of one pass.
+
+    Attributes:
+        given: the model's keyword arguments.
+        tokens: of the main input, one list a batch row; empty for an input that has none.
+        decoder_tokens: of a decoder's input.
+        notes: what a reader should know about how they were made.
+    """
+
+    given: Mapping[str, Any]
+    tokens: list[list[str]]
+    decoder_tokens: list[list[str]] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def encode(hf: nn.Module, tokenizer: Any, what: Any) -> Inputs:
+    """The inputs that this means.
+
+    Args:
+        what: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
+
+    Raises:
+        ArgumentError: nothing to read, too long for the model, or a keyword that a run cannot honour.
+        ArgumentTypeError: none of these kinds.
+        ModelError: a text, and no tokenizer.
+    """
+    notes: tuple[str, ...] = ()
+    if isinstance(what, str):
+        given = _texts(hf, tokenizer, [what])
+    elif isinstance(what, Tensor):
+        given = {main_input(hf): _ids(what) if isinstance(hf, PreTrainedModel) else what}
+    elif isinstance(what, Mapping):
+        given = _named(what)
+        _check_names(hf, given)
+    elif isinstance(what, Sequence) and what and all(isinstance(text, str) for text in what):
+        given = _texts(hf, tokenizer, what)
+    elif isinstance(what, Sequence) and not what:
+        raise ArgumentError("input must hold at least one text, got an empty list. Pass a text.")
+    else:
+        raise ArgumentTypeError(f"input must be a text, a list of texts, a tensor of token ids or a dict of tensors, got {type(what).__name__}.")
+    device = device_of(hf)
+    given = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in given.items()}
+    if is_encoder_decoder(hf) and not isinstance(what, Mapping):
+        given |= _same_for_the_decoder(hf, given)
+        notes = ("the decoder reads the input too, shifted by one token: pass a dict with decoder_input_ids to give it another text",)
+    _check_lengths(hf, given)
+    return Inputs(given, _words(tokenizer, given.get("input_ids")), _words(tokenizer, given.get("decoder_input_ids")) or None, notes)
+
+
+def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
+    """Each text made ids by itself, then padded on the tokenizer's side; the tokenizer is left as it is."""
+    if tokenizer is None:
+        raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model, or give token ids.")
+    for text in texts:
+        if not text.strip():
+            raise ArgumentError(f"text must have at least one token, got {text!r}. Write something.")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ArgumentError(f"text must be Unicode, got {text!r} with half a surrogate pair. Read its file with the right encoding.")
+    encoded = [dict(tokenizer(text)) for text in texts]
+    for text, one in zip(texts, encoded, strict=True):
+        if not one["input_ids"]:
+            raise ArgumentError(f"text must have at least one token, got {text!r}, which the tokenizer drops. Write something else.")
+    length = max(len(one["input_ids"]) for one in encoded)
+    left = getattr(tokenizer, "padding_side", "right") == "left"
+    pad = next((x for x in (tokenizer.pad_token_id, tokenizer.eos_token_id) if x is not None), 0)
+    rows: dict[str, list[list[int]]] = {name: [] for name in encoded[0] if name in ("input_ids", "attention_mask", "token_type_ids")}
+    rows.setdefault("attention_mask", [])
+    for one in encoded:
+        one.setdefault("attention_mask", [1] * len(one["input_ids"]))
+        for name, lists in rows.items():
+            fill = [pad if name == "input_ids" else 0] * (length - len(one[name]))
+            lists.append(fill + list(one[name]) if left else list(one[name]) + fill)
+    given = {name: torch.tensor(lists) for name, lists in rows.items()}
+    accepted = signature(hf.forward).parameters
+    if left and len(texts) > 1 and "position_ids" in accepted and not is_encoder_decoder(hf):
+        given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    return {name: x for name, x in given.items() if name in accepted}
+
+
+def _ids(ids: Tensor) -> Int[Tensor, "B T"]:
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ArgumentTypeError(f"token ids must be ints, got {ids.dtype}. Pass other inputs in a dict, by the model's own names.")
+    if ids.dim() not in (1, 2):
+        raise ArgumentError(f"token ids must have shape [tokens] or [batch, tokens], got {list(ids.shape)}. Reshape them.")
+    if ids.numel() == 0:
+        raise ArgumentError(f"token ids must hold at least one token, got shape {list(ids.shape)}. Pass some.")
+    return ids.long().reshape(1, -1) if ids.dim() == 1 else ids.long()
+
+
+def _named(what: Mapping[str, Any]) -> dict[str, Any]:
+    if not what:
+        raise ArgumentError("input must name at least one tensor, got an empty dict. Pass input_ids, say.")
+    for name, x in what.items():
+        if name in REFUSED and x is not None and x is not False:
+            raise ArgumentError(f"input must not hold {name!r}, got {type(x).__name__}. {REFUSED[name]}")
+        if isinstance(x, Tensor) and x.numel() == 0:
+            raise ArgumentError(f"{name} must hold at least one number, got shape {list(x.shape)}. Pass some.")
+    return {name: x for name, x in what.items() if name not in REFUSED}
+
+
+def _check_names(hf: Any, given: Mapping[str, Any]) -> None:
+    """Whether some part of the model reads each name: many models swallow what they do not know."""
+    unknown = [name for name in given if name not in signature(hf.forward).parameters]
+    if not unknown:
+        return
+    read = {name for module in hf.modules() for name in signature(module.forward).parameters} | set(TransformersKwargs.__annotations__)
+    for name in unknown:
+        if name not in read:
+            raise ArgumentError(f"input must hold names that the model reads, got {name!r}, which no part of {type(hf).__name__} does. Correct it.")
+
+
+def _same_for_the_decoder(hf: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The input itself, shifted right behind the decoder's start token, as in training to reproduce it."""
+    ids = given["input_ids"]
+    stated = (getattr(hf.config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
+    start = next((x for x in stated if x is not None), 0)
+    found = {"decoder_input_ids": torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)}
+    mask = given.get("attention_mask")
+    if mask is not None and not bool(mask.all()):
+        found["decoder_attention_mask"] = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], 1)
+    return found
+
+
+def _check_lengths(hf: nn.Module, given: Mapping[str, Any]) -> None:
+    limit = positions(hf)
+    vocabulary = _vocabulary(hf)
+    for name in ("input_ids", "decoder_input_ids"):
+        ids = given.get(name)
+        if not isinstance(ids, Tensor):
+            continue
+        if limit is not None and ids.shape[1] > limit:
+            raise ArgumentError(f"text must fit the model's {limit} positions, got {ids.shape[1]} tokens. Shorten it.")
+        if name == "input_ids" and vocabulary is not None and not bool(((ids >= 0) & (ids < vocabulary.num_embeddings)).all()):
+            raise ArgumentError(f"{name} must be in 0..{vocabulary.num_embeddings - 1}, got {int(ids.min())}..{int(ids.max())}. Use the model's own tokenizer.")
+
+
+def _vocabulary(hf: nn.Module) -> torch.nn.Embedding | None:
+    """The table that turns ids into vectors; None where a model has none, or several."""
+    if not isinstance(hf, PreTrainedModel):
+        return None
+    try:
+        found = hf.get_input_embeddings()
+    except (NotImplementedError, AttributeError):
+        return None
+    return found if isinstance(found, torch.nn.Embedding) else None
+
+
+def positions(hf: nn.Module) -> int | None:
+    """How many tokens the model has positions for; None where there is no limit."""
+    config = text_config(hf)
+    limit = getattr(config, "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit < 1:  # XLNet says -1: no limit
+        return None
+    for name, module in hf.named_modules():
+        if isinstance(module, torch.nn.Embedding) and name.endswith("position_embeddings") and module.padding_idx is not None and limit is not None:
+            limit = min(limit, module.num_embeddings - module.padding_idx - 1)  # RoBERTa counts its positions from padding_idx + 1
+    return limit
+
+
+def _words(tokenizer: Any, ids: Tensor | None) -> list[list[str]]:
+    """Each token as text, with the space before it where it has one."""
+    if ids is None:
+        return []
+    if tokenizer is None:
+        return [[str(x) for x in row] for row in ids.tolist()]
+    return [[_word(tokenizer, x) for x in row] for row in ids.tolist()]
+
+
+def _word(tokenizer: Any, token: int) -> str:
+    piece = tokenizer.convert_ids_to_tokens(token)
+    if piece is None:
+        return str(token)
+    text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
+    if not text or "\ufffd" in text:
+        return piece
+    return f" {text}" if piece.startswith("▁") and not text.startswith(" ") else text

@@ -1,0 +1,1 @@
+"""Which rows and columns of which parameters belong to a head."""

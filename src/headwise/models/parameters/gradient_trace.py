@@ -1,0 +1,236 @@
+"""A pass in which gradients lead from each head's query, key and value back to the projections that they come from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from headwise.axes import Bool, Float, Output, Tensor
+from headwise.models.capture.attention_request import Asked
+from headwise.models.capture.hf_attention import running
+from headwise.models.capture.layout import Layout, Site, is_linear
+from headwise.models.capture.recorder import LayoutChanged, Watch, Wish
+
+SLACK = 0.02  # of the size of what is added up: rounding to bfloat16 gives 0.001, a norm 0.5 and more
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """Random numbers in the place of what a Linear gives, or of a parameter: where gradients end.
+
+    Attributes:
+        axis: of `tensor`, along which its rows lie.
+        weight: the parameter whose rows these are, and along which of its axes; empty for a bias alone.
+        bias: the parameter that has the same rows, if any.
+    """
+
+    tensor: Tensor
+    axis: int
+    weight: tuple[str, int]
+    bias: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Caught:
+    """One call. Of one that the model computes itself the weights alone may be known, [N, T, S], and how many heads they are of."""
+
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor
+    weights: Tensor | None
+    heads: int | None
+
+
+class Tracer(Watch):
+    """Runs a twin once, with random numbers for what its Linears give, and catches the tensors of every call."""
+
+    def __init__(self, twin: nn.Module, layout: Layout, inputs: Mapping[str, Any], unmasked_is_causal: bool) -> None:
+        super().__init__(twin, layout, inputs, Wish((), lambda heard: None), unmasked_is_causal)
+        self.leaves: list[Leaf] = []
+        self.caught: dict[int, Caught] = {}
+        self.generator = torch.Generator().manual_seed(0)
+
+    def run(self) -> Any:
+        for name, module in self.twin.named_modules():
+            if is_linear(module):
+                module.register_forward_hook(self._product(name))
+            elif isinstance(module, nn.MultiheadAttention):
+                self._parameters(name, module)
+        with running(self), torch.inference_mode(False), torch.enable_grad(), self._ear():
+            self.twin(**self.inputs)
+        if self.count != len(self.layout.sites):
+            raise LayoutChanged
+
+    def attend(self, module: nn.Module, asked: Asked) -> Output:
+        site = self._site()
+        if site is None or site.module != self.names[id(module)]:
+            raise LayoutChanged
+        self._catch(Caught(asked.query, asked.key, asked.value, None, None))
+        with self._own_work(), torch.no_grad():
+            return self.compute(asked).output
+
+    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+        site = self._site()
+        if site is None or site.heads is None or weights.shape[0] % site.heads:
+            return None
+        self._catch(Caught(None, None, value, weights, site.heads))
+        return said
+
+    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+        site = self._site()
+        if site is None or site.heads is None:
+            return None
+        self._catch(Caught(named["query"], named["key"], named["value"], None, None))
+        return said
+
+    def _site(self) -> Site | None:
+        return self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
+
+    def _catch(self, caught: Caught) -> None:
+        self.caught[self.count] = caught
+        self.count += 1
+
+    def _product(self, name: str) -> Callable[..., Tensor]:
+        def hook(module: nn.Module, args: Any, result: Tensor) -> Tensor:
+            leaf = torch.randn(result.shape, generator=self.generator).to(result).float().requires_grad_()  # rounded as the model's own numbers are
+            axis = 1 if isinstance(module, Conv1D) else 0
+            bias = f"{name}.bias" if isinstance(module.bias, Tensor) else None
+            self.leaves.append(Leaf(leaf, leaf.dim() - 1, (f"{name}.weight", axis), bias))
+            return leaf.to(result.dtype).clone()  # the model may write into it
+
+        return hook
+
+    def _parameters(self, name: str, module: nn.MultiheadAttention) -> None:
+        """torch's own module multiplies with its parameters itself: gradients end at random numbers in their place."""
+        for key, parameter in list(module._parameters.items()):
+            if parameter is not None and key.startswith(("in_proj", "q_proj", "k_proj", "v_proj")):
+                leaf = nn.Parameter(torch.randn(parameter.shape, generator=self.generator).to(parameter))
+                module._parameters[key] = leaf
+                is_bias = key.endswith("bias")
+                self.leaves.append(Leaf(leaf, 0, ("" if is_bias else f"{name}.{key}", 0), f"{name}.{key}" if is_bias else None))
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """What one head's query, key or value depends on.
+
+    Attributes:
+        rows: by leaf: True for a row that it depends on.
+        slopes: by leaf: row by row, gradient times leaf.
+        total: what all slopes add up to where it is linear in all these rows.
+        straight: whether it is linear in its rows; None where `total` tells.
+        size: root mean square of its numbers; NaN where they are not seen.
+    """
+
+    rows: Mapping[int, Bool[Tensor, " C"]]
+    slopes: Mapping[int, Float[Tensor, " C"]]
+    total: float
+    straight: bool | None = None
+    size: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """The heads of one side, or why they are not known."""
+
+    heads: tuple[Head, ...] = ()
+    refusal: str | None = None
+
+    def each(self, copies: int) -> "Traced":
+        """One of each so many."""
+        return replace(self, heads=self.heads[::copies])
+
+
+def traced(caught: Caught, leaves: Sequence[Leaf]) -> tuple[Traced, Traced, Traced]:
+    """Query, key and value of one call; keys and values that were repeated for the query heads count once."""
+    if caught.weights is None or caught.heads is None:
+        found = [_followed(x, leaves) for x in (caught.query, caught.key, caught.value)]
+        return found[0], found[1].each(_copies(caught.key)), found[2].each(_copies(caught.value))
+    value = caught.value.unflatten(0, (-1, caught.heads))
+    copies = _copies(value)
+    queries, keys = _from_weights(caught.weights.unflatten(0, (-1, caught.heads)), leaves)
+    return queries, keys.each(copies), _followed(value, leaves).each(copies)
+
+
+def _copies(x: Float[Tensor, "B H S D"] | None) -> int:
+    """How many heads in turn are the same head, repeated."""
+    if x is None:
+        return 1
+    fits = [n for n in range(2, x.shape[1] + 1) if x.shape[1] % n == 0 and bool((x.unflatten(1, (-1, n)) == x[:, ::n, None]).all())]
+    return max(fits, default=1)
+
+
+def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[Leaf]) -> Traced:
+    """The gradient of each head, times numbers that are random and lean towards it, to every leaf."""
+    if x is None or not x.requires_grad:
+        return Traced(refusal="no Linear is seen to give it")
+    noise = _noise(x) + x.detach() / x.detach().double().square().mean().sqrt().clamp(min=1e-30).to(x)
+    near, heads = list(range(len(leaves))), []
+    for head in range(x.shape[1]):
+        total = (x[:, head].double() * noise[:, head].double()).sum()
+        gradients = _gradients(total, near, leaves)
+        near = list(gradients)  # all heads of a call end at the same few leaves
+        rows = {i: _rows(gradient != 0, leaves[i].axis) for i, gradient in gradients.items()}
+        rows = {i: marks for i, marks in rows.items() if bool(marks.any())}
+        heads.append(Head(rows, {i: _along(gradients[i], leaves[i]) for i in rows}, float(total.detach()), size=_size(x[:, head])))
+    return Traced(tuple(heads))
+
+
+def _from_weights(weights: Float[Tensor, "B H T S"], leaves: Sequence[Leaf]) -> tuple[Traced, Traced]:
+    """Queries and keys, told apart by tokens: the last row of weights depends on the last token's query, and on the keys of all."""
+    queries = weights.shape[2]
+    if not weights.requires_grad or weights.shape[0] != 1 or queries != weights.shape[3] or queries < 2:
+        refused = Traced(refusal="the model computes this attention itself, and no Linear is seen to give it")
+        return refused, refused
+    near = [i for i, leaf in enumerate(leaves) if leaf.tensor[..., 0].numel() == queries]
+    found: list[Head] = []
+    keys: list[Head] = []
+    for head in range(weights.shape[1]):
+        scores = weights[0, head, -1].log()
+        noise = _noise(scores) / 2 + scores.detach() / scores.detach().std().clamp(min=1e-30)
+        total = (scores * (noise - noise.mean())).sum()  # log w = score - log Σ exp, of which the latter cancels
+        gradients = _gradients(total, near, leaves, twice=True)
+        near = list(gradients)
+        by_token = {i: gradient.flatten(0, -2) != 0 for i, gradient in gradients.items()}
+        earlier = {i: marks[:-1].any(0).cpu() for i, marks in by_token.items()}
+        own = {i: marks[-1].cpu() & ~earlier[i] for i, marks in by_token.items()}
+        keys.append(Head({i: marks for i, marks in earlier.items() if bool(marks.any())}, {}, 0.0, _is_straight(gradients, earlier, leaves)))
+        found.append(Head({i: marks for i, marks in own.items() if bool(marks.any())}, {}, 0.0, _is_straight(gradients, own, leaves)))
+    return Traced(tuple(found)), Traced(tuple(keys))
+
+
+def _is_straight(gradients: Mapping[int, Tensor], own: Mapping[int, Tensor], leaves: Sequence[Leaf]) -> bool:
+    """Whether scores grow in proportion to these rows: along them there is a slope, and no curve."""
+    parts = {i: leaves[i].tensor.detach() * own[i].to(gradient) for i, gradient in gradients.items()}
+    slope = sum((gradients[i] * parts[i]).sum() for i in gradients)
+    if not isinstance(slope, Tensor) or not slope.requires_grad:
+        return False
+    again = torch.autograd.grad(slope, [leaves[i].tensor for i in parts], retain_graph=True, allow_unused=True)
+    curve = sum(float((x * part).sum()) for x, part in zip(again, parts.values(), strict=True) if x is not None)
+    size = sum(float((gradients[i].detach() * parts[i]).abs().sum()) for i in parts)
+    return abs(curve) <= SLACK * size and float(slope.detach().abs()) > SLACK * size
+
+
+def _gradients(total: Tensor, near: Sequence[int], leaves: Sequence[Leaf], twice: bool = False) -> dict[int, Tensor]:
+    found = torch.autograd.grad(total, [leaves[i].tensor for i in near], retain_graph=True, create_graph=twice, allow_unused=True)
+    return {i: gradient for i, gradient in zip(near, found, strict=True) if gradient is not None}
+
+
+def _noise(x: Tensor) -> Tensor:
+    return torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).to(x)
+
+
+def _rows(marks: Tensor, axis: int) -> Bool[Tensor, " C"]:
+    return marks.movedim(axis, 0).reshape(marks.shape[axis], -1).any(1).cpu()
+
+
+def _along(gradient: Tensor, leaf: Leaf) -> Float[Tensor, " C"]:
+    product = gradient.double() * leaf.tensor.detach().double()
+    return product.movedim(leaf.axis, 0).reshape(product.shape[leaf.axis], -1).sum(1).cpu()
+
+
+def _size(x: Tensor) -> float:
+    return float(x.detach().double().square().mean().sqrt())

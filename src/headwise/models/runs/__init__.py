@@ -1,0 +1,1 @@
+"""What a run offers: datasets, map tiles, writes, files."""

@@ -1,0 +1,213 @@
+"""A run on disk: a directory with `run.json`, `numbers.safetensors`, and one file for each attention call.
+
+Written beside its place and moved there when complete, so that no half of a run is ever found. Masks that are code are
+saved as what they come to: the first and last key of each row, and a tensor only where rows do not see intervals.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from headwise.attention.call import Call, Tiled
+from headwise.attention.mask import Rule, Visible, visible
+from headwise.axes import Interval, Tensor
+from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
+from headwise.models.capture.activation_store import Kept
+from headwise.models.capture.layout import Layout
+from headwise.models.capture.places import Place
+from headwise.models.capture.statistics_collector import Numbers
+from headwise.models.run import Run
+from headwise.models.runs.run_metadata import Facts
+from headwise.models.verification.proof import Proof
+from headwise.verdict import Verdict
+
+FORMAT = 1
+
+
+def save(run: Run, path: Path) -> None:
+    """Write a run to a new directory, or in place of an older run.
+
+    Raises:
+        ArgumentError: there is something else at that path.
+        ModelError: it cannot be written.
+    """
+    if path.exists() and not (path / "run.json").is_file():
+        raise ArgumentError(f"path must be new or hold an older run, got {str(path)!r}, which holds something else. Choose another.")
+    try:
+        beside = Path(mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        older = beside.with_name(f"{beside.name}.older")  # not with_suffix: of ".v1.0-x" it would make the name of something else
+        try:
+            _write(run, beside)
+            if path.exists():
+                path.rename(older)
+            beside.chmod(0o755)
+            beside.rename(path)
+        finally:
+            for left in (beside, older):
+                shutil.rmtree(left, ignore_errors=True)
+    except (OSError, SafetensorError) as error:  # safetensors says a full disk in its own words
+        raise ModelError(f"path must be writable, got {getattr(error, 'strerror', None) or error} for {str(path)!r}. Choose another.") from None
+
+
+def load_run(path: str | Path) -> Run:
+    """A run that was saved: everything but `outputs`, without its model.
+
+    Raises:
+        CheckpointError: there is no complete run.
+    """
+    path = Path(path)
+    try:
+        told = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        if told["format"] != FORMAT:
+            raise CheckpointError(f"a run must be of format {FORMAT}, got {told['format']} in {str(path)!r}. Save it again with this version.")
+        return SavedRun(path, told, load_file(path / "numbers.safetensors"))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError) as error:
+        raise CheckpointError(f"path must be a directory that run.save wrote, got {str(path)!r} ({type(error).__name__}). Save the run again.") from None
+
+
+class SavedRun(Run):
+    """A run read from disk."""
+
+    def __init__(self, path: Path, told: dict[str, Any], numbers: dict[str, Tensor]) -> None:
+        places = tuple(Place(**place) for place in told["places"])
+        found = {place.index: _numbers(place, told["statistics"], numbers) for place in places}
+        padding = {place.part: numbers.get(f"padding.{place.part}") for place in places}
+        facts = Facts(places, Layout(()), found, told["tokens"], told["decoder_tokens"], padding, tuple(told["notes"]))
+        super().__init__(facts, store=None, session=None, outputs=None)
+        self._path, self._told, self._tensors = path, told, numbers
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        raise ModelError("outputs must be read before a run is saved, got a run from disk, which holds none. Run the model again.")
+
+    @property
+    def proof(self) -> Proof:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if self._told["proof"] is None:
+            raise ModelError("proof must be asked for before a run is saved, got a run from disk, whose model is not at hand. Run it again, prove, then save.")
+        verdicts, *layers = (tuple(Verdict(**verdict) for verdict in each) for each in self._told["proof"])
+        return Proof(verdicts, tuple(layers))
+
+    def _written(self, part: str) -> list[dict[str, Tensor]]:
+        refusal = self._told["refusals"].get(part)
+        if refusal is not None:
+            raise WritesRefused(refusal)
+        places = [place for place in self._facts.places if place.part == part]
+        return [{name: self._tensors[f"{place.index}.writes.{name}"] for name in ("norm", "share", "cosine")} for place in places]
+
+    def _each(self, indices: Sequence[int], use: Callable[[int, Kept], None]) -> None:
+        for index in indices:
+            try:
+                call = _kept(load_file(self._path / _file(index)), self._told["calls"][str(index)], self._facts.numbers[index])
+            except (OSError, SafetensorError, KeyError) as error:
+                raise CheckpointError(f"{_file(index)} must be whole, got {type(error).__name__} in {str(self._path)!r}. Save the run again.") from None
+            use(index, call)
+
+
+class Bounded(Rule):
+    """A mask that is known by the first and last key of each row, and by a tensor for what these do not say."""
+
+    def __init__(self, first: Interval, stop: Interval, mask: Tensor | None) -> None:
+        self.visible = Visible(first, stop, mask)
+
+    def tile(self, rows: slice, keys: slice) -> Tensor:
+        return self.visible.tile(rows, keys)
+
+    def intervals(self) -> Visible:
+        return self.visible
+
+
+def _write(run: Run, folder: Path) -> None:
+    facts = run._facts
+    numbers: dict[str, Tensor] = {}
+    calls: dict[int, dict[str, Any]] = {}
+    for index, number in facts.numbers.items():
+        numbers |= {f"{index}.{name}": x for name, x in number.statistics.items()}
+        numbers[f"{index}.lse"] = number.lse
+    numbers |= {f"padding.{part}": x for part, x in facts.padding.items() if x is not None}
+    refusals = _write_writes(run, numbers)
+
+    def put(index: int, call: Kept) -> None:
+        calls[index] = {"scale": call.call.scale, "softcap": call.call.softcap}
+        save_file(_contiguous(_tensors(call)), folder / _file(index))
+
+    run._each([place.index for place in facts.places], put)
+    save_file(_contiguous(numbers), folder / "numbers.safetensors")
+    told = {
+        "format": FORMAT,
+        "places": [asdict(place) for place in facts.places],
+        "statistics": list(next(iter(facts.numbers.values())).statistics),
+        "tokens": [list(row) for row in facts.tokens],
+        "decoder_tokens": facts.decoder_tokens,
+        "notes": list(facts.notes),
+        "calls": calls,
+        "refusals": refusals,
+        "proof": [[asdict(verdict) for verdict in each] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
+    }
+    (folder / "run.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
+
+
+def _write_writes(run: Run, numbers: dict[str, Tensor]) -> dict[str, str]:
+    """Add what heads write to the numbers; by part, why it cannot be told."""
+    refusals = {}
+    for part in dict.fromkeys(place.part for place in run._facts.places):
+        try:
+            found = run._written(part)
+        except WritesRefused as refusal:
+            refusals[part] = str(refusal)
+            continue
+        places = [place for place in run._facts.places if place.part == part]
+        numbers |= {f"{place.index}.writes.{name}": x for place, call in zip(places, found, strict=True) for name, x in call.items()}
+    return refusals
+
+
+def _is_proved(run: Run) -> bool:
+    return "proof" in vars(run) or (isinstance(run, SavedRun) and run._told["proof"] is not None)
+
+
+def _tensors(kept: Kept) -> dict[str, Tensor]:
+    queries, keys = kept.query.shape[2], kept.key.shape[2]
+    seen = visible(kept.call, queries, keys)
+    found = {
+        "query": kept.query,
+        "key": kept.key,
+        "offset": kept.call.offset,
+        "first": seen.first,
+        "stop": seen.stop,
+        "mask": _whole(seen.mask, queries, keys),
+        "bias": _whole(kept.call.bias, queries, keys),
+        "sink": kept.call.sink,
+        "read": kept.read,
+        "padding": kept.padding,
+    }
+    return {name: x for name, x in found.items() if x is not None}
+
+
+def _kept(tensors: dict[str, Tensor], told: dict[str, Any], numbers: Numbers) -> Kept:
+    mask = Bounded(tensors["first"], tensors["stop"], tensors.get("mask"))
+    call = Call(told["scale"], tensors["offset"], mask=mask, bias=tensors.get("bias"), softcap=told["softcap"], sink=tensors.get("sink"))
+    return Kept(tensors["query"], tensors["key"], numbers.lse, call, tensors.get("read"), tensors.get("padding"))
+
+
+def _numbers(place: Place, names: Sequence[str], tensors: dict[str, Tensor]) -> Numbers:
+    shape = (place.batch, place.heads, place.key_heads, place.queries, place.keys)
+    return Numbers(shape, {name: tensors[f"{place.index}.{name}"] for name in names}, tensors[f"{place.index}.lse"], None, ())
+
+
+def _whole(plane: Tensor | Tiled | None, queries: int, keys: int) -> Tensor | None:
+    return plane if plane is None or isinstance(plane, Tensor) else plane.tile(slice(0, queries), slice(0, keys))
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """As safetensors wants them: on the CPU, none sharing memory with another."""
+    return {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
+
+
+def _file(index: int) -> str:
+    return f"call-{index:05}.safetensors"

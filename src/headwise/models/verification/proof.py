@@ -1,0 +1,69 @@
+"""Whether a run's numbers are right: judged in float64 on rows of every layer, and against the model as it was loaded.
+
+The pass is run again, and each call is judged while its tensors are there; nothing of it is kept. The judge is the
+`reference` kernel, which shares no code with the one that made the numbers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headwise.axes import Tensor
+from headwise.models.capture.session import Session
+from headwise.models.runs.run_metadata import Facts
+from headwise.models.verification.call_judge import Judge
+from headwise.models.verification.logit_parity import agreement
+from headwise.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was verified, and how closely it holds.
+
+    Attributes:
+        verdicts: on the whole run, each that of the layer that comes closest to failing.
+        layers: the verdicts of each attention call alone, in the order of the pass.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    layers: tuple[tuple[Verdict, ...], ...] = field(default=(), repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong; what could not be judged counts as neither."""
+        return all(verdict.holds is not False for verdict in self.verdicts)
+
+    def __str__(self) -> str:
+        return "\n".join(str(verdict) for verdict in self.verdicts)
+
+
+def prove(session: Session, facts: Facts, outputs: Mapping[str, Tensor]) -> Proof:
+    """Judge a run: its pass again, and the model as it was loaded.
+
+    Raises:
+        ModelError: the model has been changed since the run.
+    """
+    judges = [Judge(session, facts) for _ in facts.places]
+    session.again(lambda heard: judges[heard.index](heard))
+    layers = tuple(judge.verdicts() for judge in judges)
+    whole = tuple(closest(verdicts) for verdicts in zip(*layers, strict=True))
+    return Proof((*whole, agreement(session, outputs)), layers)
+
+
+def closest(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of several verdicts on one claim the one that uses up most of what rounding allows; one that could not be judged where none could.
+
+    Example:
+        >>> closest([Verdict("rows", "", True, 1e-7, 1e-6), Verdict("rows", "", None), Verdict("rows", "", True, 3e-7, 1e-6)]).residual
+        3e-07
+    """
+    return max(verdicts, key=_use)
+
+
+def _use(verdict: Verdict) -> float:
+    if verdict.holds is None or verdict.residual is None:
+        return -1.0
+    if verdict.residual != verdict.residual:
+        return float("inf")
+    if not verdict.allowed:
+        return 0.0 if verdict.residual == 0 else float("inf")
+    return verdict.residual / verdict.allowed

@@ -1,0 +1,106 @@
+"""Edits and what was proved of them, as lines of a terminal and as data."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from headwise.render.head_table import HeadTable
+from headwise.render.terminal import SIGNS, head_grid, visible
+
+if TYPE_CHECKING:
+    from headwise.interventions.edit_effect import Effect
+    from headwise.interventions.edit_report import Report
+    from headwise.interventions.edited import EditedModel
+    from headwise.interventions.save_record import Saved
+
+COLUMNS = ("part", "layer", "head", "write")
+STATEMENT = "How long what each head writes is, after over before."
+
+
+def write_tables(edited: "EditedModel", found: "Effect") -> dict[str, HeadTable]:
+    """By part: how much each head writes, after over before."""
+    tables = {}
+    for part, places in edited.anatomy.parts.items():
+        rows = found.writes[part]
+        if rows is not None:
+            group = places[0].heads // places[0].key_heads
+            tables[part] = HeadTable(part, "write", STATEMENT, "", tuple(place.layer for place in places), rows, group)
+    return tables
+
+
+def write_rows(tables: dict[str, HeadTable]) -> list[tuple[Any, ...]]:
+    return [
+        (part, layer, head, value)
+        for part, table in tables.items()
+        for layer, row in zip(table.layers, table.values, strict=True)
+        for head, value in enumerate(row)
+    ]
+
+
+def edit_lines(edited: "EditedModel", report: "Report", found: "Effect", saved: "Saved | None", width: int) -> Iterator[Any]:
+    """The edits, their effect, the grid of what heads write, and the proof."""
+    yield Text.assemble((edited.base.name, "bold"), f"  {len(edited.edits)} edits")
+    yield _edits(edited)
+    for table in write_tables(edited, found).values():
+        yield Text.assemble("\n", ("write", "bold"), f"  {STATEMENT}{'' if len(found.writes) == 1 else ' ' + table.part}")
+        yield from head_grid(table.only(_touched(edited, table.part)), width)
+    yield Text()
+    yield from _effect(found)
+    yield Text()
+    for one in report.verdicts:
+        sign, style = SIGNS[one.holds]
+        yield Text.assemble((f"{sign} ", style), str(one).partition(": ")[2])
+    if saved is not None:
+        yield Text.assemble("\nsaved to ", (str(saved.folder), "bold"), f": {len(saved.changed)} tensors changed, {len(saved.kept)} byte for byte as they were")
+        yield from (Text(f"left out: {name}, weights in another format", "yellow") for name in saved.left_out)
+
+
+def edit_data(edited: "EditedModel", report: "Report", found: "Effect", saved: "Saved | None") -> dict[str, Any]:
+    from headwise.interventions.edit_list import plain
+
+    return {
+        "model": edited.base.name,
+        "edits": plain(edited.edits),
+        "at_run": plain(edited.plan.run),
+        "passed": report.passed,
+        "verdicts": [asdict(one) for one in report.verdicts],
+        "effect": asdict(found),
+        "saved": None if saved is None else {"folder": str(saved.folder), "changed": saved.changed, "kept": len(saved.kept), "left_out": saved.left_out},
+    }
+
+
+def _edits(edited: "EditedModel") -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for one in edited.edits:
+        numbers = {name: x for name, x in asdict(one).items() if x is not None and name not in ("layer", "head", "part")}  # pyright: ignore[reportArgumentType]
+        head = getattr(one, "head", None)
+        place = f"{one.layer}" if head is None else f"{one.layer}.{head}"  # pyright: ignore[reportAttributeAccessIssue]
+        way = "as the model runs" if one in edited.plan.run else "in the weights"
+        amount = ", ".join(f"{name} {_number(x)}" for name, x in numbers.items())
+        table.add_row(Text(one.kind, "bold"), Text(place, "bold"), amount, Text(way, "dim"))
+    return table
+
+
+def _number(x: Any) -> str:
+    return f"{x:g}" if isinstance(x, float) else ", ".join(map(str, x)) if isinstance(x, list | tuple) else str(x)
+
+
+def _touched(edited: "EditedModel", part: str) -> Sequence[int]:
+    """The layers that an edit is in."""
+    calls = {index for one in edited.edits for index, _, _ in one.claims(edited.anatomy)}
+    return [place.layer for place in edited.anatomy.parts[part] if place.index in calls]
+
+
+def _effect(found: "Effect") -> Iterator[Any]:
+    if found.kl is not None:
+        yield Text.assemble(
+            ("effect", "bold"),
+            f"  KL {found.kl:.4f} nats a token, at most {found.worst:.4f}; the likeliest next token stays at {found.same_first:.0%} of {found.tokens}",
+        )
+        for word, likeliest in (("before", found.before), ("after ", found.after)):
+            yield Text.assemble((f"{word} ", "dim"), "   ".join(f"{visible(token)} {share:.3f}" for token, share in likeliest))
+    else:
+        yield Text.assemble(("effect", "bold"), f"  cosine of {found.output} before and after: {found.cosine:.6f}")

@@ -1,0 +1,1 @@
+"""The page without a server: in a saved file and in a notebook."""

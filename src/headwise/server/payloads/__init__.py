@@ -1,0 +1,1 @@
+"""What the routes send, as plain data and arrays."""

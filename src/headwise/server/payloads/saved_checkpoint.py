@@ -1,0 +1,42 @@
+"""Edits written as a checkpoint that transformers loads."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise.errors import ArgumentError, ModelError
+from headwise.interventions.edits.ablate import Silence
+from headwise.interventions.edits.scale import Scale
+from headwise.server.state.edit_history import Edit
+
+if TYPE_CHECKING:
+    from headwise.models.model import Model
+    from headwise.models.run import Run
+
+
+def save(model: "Model", run: "Run", edits: Sequence[Edit], folder: Path) -> dict[str, Any]:
+    """Write the edited model to a new folder; every tensor that no edit touches keeps its bytes.
+
+    Args:
+        run: of a text, by which the model's heads are found.
+
+    Raises:
+        ArgumentError: there is something of this name already.
+        ModelError: the edits cannot be made in the weights, or the folder cannot be written.
+    """
+    if folder.exists():
+        raise ArgumentError(f"name must be new, got {folder.name!r}, which is there already. Choose another.")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        saved = model.edit([_said(edit) for edit in edits], at="weights", inputs=dict(run.session.given)).save(folder)
+    except OSError as error:
+        raise ModelError(
+            f"the folder of checkpoints must be writable, got {error.strerror or error} for {str(folder.parent)!r}. Start with another --save."
+        ) from None
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    changed = [*saved.changed]
+    return {"path": str(folder.resolve()), "changed": changed, "of_tensors": len(changed) + len(saved.kept), "bytes": size}
+
+
+def _said(edit: Edit) -> Silence | Scale:
+    return Silence(edit.layer, edit.head, part=edit.part) if edit.scale == 0 else Scale(edit.layer, edit.head, edit.scale, part=edit.part)

@@ -1,0 +1,155 @@
+"""A text read by a model: the run, and what the page is told of it."""
+
+import time
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from headwise.errors import ArgumentError, WritesRefused
+from headwise.models.loading.inputs import encode
+from headwise.render.head_view import key_tokens, query_tokens
+from headwise.render.measure import head_table, measures
+from headwise.server.payloads.model_output import Said, answer, output_kind, told
+from headwise.server.payloads.sample_texts import CHARACTERS
+from headwise.server.payloads.weight_maps import top_level
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headwise.models.model import Model
+    from headwise.models.run import Run
+
+
+LONG = 1024  # tokens; of longer texts only the last token's logits are made
+CHARACTERS_OF_LONG = 1024  # no text of fewer has so many tokens
+SHORT = 8
+MEMORY = "1GiB"  # for a run
+
+
+def read(model: "Model", text: str) -> "tuple[Run, dict[str, Any]]":
+    """Run a text, and tell of the run.
+
+    Raises:
+        ArgumentError: too long, or nothing to read.
+        ModelError: the model cannot take it.
+    """
+    start = time.perf_counter()
+    run = model.run(_input(model, text), memory=MEMORY)
+    facts = facts_of(model, run, text)
+    facts["milliseconds"] = (time.perf_counter() - start) * 1000
+    return run, facts
+
+
+def facts_of(model: "Model", run: "Run", text: str) -> dict[str, Any]:
+    """What the page is told of a run."""
+    said = Said(output_kind(model.hf), answer(model.hf, run.outputs, run.session.given)[:1])
+    return {
+        "text": text,
+        "milliseconds": 0.0,
+        "notes": list(run.notes),
+        "parts": [_part(run, part) for part in run.parts],
+        "measures": _measures(run),
+        "output": told(run, said, lambda id: word(model, id)),
+    }
+
+
+def word(model: "Model", id: int) -> str:
+    """A token, or the label of a class, as text."""
+    if output_kind(model.hf) == "classes":
+        return str(model.hf.config.id2label.get(id, id))  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+    if model.tokenizer is None:
+        return str(id)
+    return model.tokenizer.decode([id]) or str(model.tokenizer.convert_ids_to_tokens(id))
+
+
+def grid(run: "Run", part: str) -> "dict[str, np.ndarray]":
+    """The mean of every statistic over the tokens, for each head."""
+    return {name: _values(run, part, name) for name, measure in measures().items() if measure.writes is None and name in run.statistics_of(part)}
+
+
+def writes(run: "Run", part: str) -> "dict[str, np.ndarray]":
+    """The mean of what heads write."""
+    return {name: _values(run, part, name) for name, measure in measures().items() if measure.writes is not None}
+
+
+def by_token(run: "Run", part: str, layer: int, head: int) -> "dict[str, np.ndarray]":
+    """Every statistic and write of each token of one head."""
+    import numpy as np
+
+    found = run.statistics_of(part).sel(layer=layer, head=head).isel(batch=0)
+    numbers = {str(name): x.values for name, x in found.data_vars.items() if x.dims == ("query",)}
+    try:
+        written = run.writes_of(part).sel(layer=layer, head=head).isel(batch=0)
+        numbers |= {f"write_{name}": x.values for name, x in written.data_vars.items()}
+    except WritesRefused:
+        pass  # the page knows from the run's facts that they are refused, and why
+    return {name: x.astype(np.int32 if x.dtype.kind == "i" else np.float32) for name, x in numbers.items()}
+
+
+def _input(model: "Model", text: str) -> Any:
+    """The text; where it is long and the model can leave them out, without all logits but the last."""
+    check_text(text)
+    if output_kind(model.hf) != "next_token" or "logits_to_keep" not in signature(model.hf.forward).parameters:
+        return text
+    if model.tokenizer is None or len(text) < CHARACTERS_OF_LONG:
+        return text
+    given = encode(model.hf, model.tokenizer, text).given
+    if given["input_ids"].shape[1] <= LONG:
+        return text
+    short = {name: x[:, :SHORT] for name, x in given.items()}
+    model.run({**short, "logits_to_keep": 1}, statistics=())  # how this kind of input goes through the model is found out on few tokens
+    return {**given, "logits_to_keep": 1}
+
+
+def _part(run: "Run", part: str) -> dict[str, Any]:
+    places = [place for place in run.places if place.part == part]
+    first = places[0]
+    asked = key_tokens(run, part)
+    sites = run.session.layout.sites
+    refusals = [f"writes of {place.module} cannot be told by head: {sites[place.index].refusal}." for place in places if sites[place.index].output is None]
+    return {
+        "name": part,
+        "cross": first.cross,
+        "layers": len(places),
+        "heads": max(place.heads for place in places),
+        "heads_of": [place.heads for place in places],
+        "key_heads_of": [place.key_heads for place in places],
+        "layer_names": [place.module for place in places],
+        "queries": first.queries,
+        "keys": first.keys,
+        "query_tokens": list(query_tokens(run, part)),
+        "key_tokens": list(asked) if len(asked) == first.keys else [str(place) for place in range(first.keys)],
+        "top_level": top_level(first),
+        "writes_refused": refusals[0] if refusals else None,
+    }
+
+
+def _measures(run: "Run") -> list[dict[str, str]]:
+    from headwise.attention.statistics import statistics
+
+    formulas = {name: entry.formula for name, entry in statistics().items()}
+    return [
+        {
+            "name": name,
+            "statement": measure.statement,
+            "formula": formulas.get(name, ""),
+            "unit": measure.unit,
+            "of": "statistics" if measure.writes is None else "writes",
+        }
+        for name, measure in measures().items()
+    ]
+
+
+def _values(run: "Run", part: str, name: str) -> "np.ndarray":
+    import numpy as np
+
+    return np.array(head_table(run, part, name).values, np.float32)
+
+
+def check_text(text: str) -> None:
+    """Whether a text is short enough to be looked at.
+
+    Raises:
+        ArgumentError: it is too long.
+    """
+    if len(text) > CHARACTERS:
+        raise ArgumentError(f"text must have at most {CHARACTERS} characters, got {len(text)}. Shorten it.")

@@ -1,0 +1,1 @@
+"""What the server holds: models, sessions, runs, caches."""

@@ -1,9 +1,0 @@
-"""Texts that the toys' tokenizers know."""
-
-from random import Random
-
-from headwise.heads import prose
-
-
-def stories(count: int, sentences: int = 3) -> list[str]:
-    return [prose.text(Random(number), sentences) for number in range(count)]

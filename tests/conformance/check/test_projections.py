@@ -1,0 +1,65 @@
+"""Where a module keeps its maps: by name, given, and what is said where they are not to be found."""
+
+import pytest
+import torch
+from torch import nn
+
+from headwise.conformance.adapters.pad_to_size import Sizes
+from headwise.conformance.adapters.projection_weights import find_maps
+from headwise.conformance.problems.problem_pool import layer
+from headwise.errors import ArgumentError
+from tests.conformance.check import strangers
+
+
+class Named(nn.Module):
+    """Linear maps by the names given."""
+
+    def __init__(self, heads: int | None = 4, **widths: tuple[int, int]) -> None:
+        super().__init__()
+        if heads is not None:
+            self.num_heads = heads
+        for name, (reads, writes) in widths.items():
+            setattr(self, name, nn.Linear(reads, writes))
+
+
+def four(**other):
+    return {"to_q": (16, 16), "to_k": (16, 8), "to_v": (16, 8), "to_out": (16, 16), **other}
+
+
+def test_the_sizes_follow_from_the_maps():
+    assert find_maps(Named(**four())).sizes == Sizes(model=16, context=16, heads=4, groups=2, width=4, wide=4)
+    assert find_maps(strangers.SelfAttention()).sizes.groups == 4
+    assert find_maps(Named(q=(16, 16), kv=(12, 16), out=(16, 16))).sizes == Sizes(16, 12, 4, 2, 4, 4)
+
+
+def test_maps_that_are_given():
+    module = Named(asks=(16, 16), answers=(16, 16), says=(16, 16), writes=(16, 16))
+    maps = find_maps(module, {"q": "asks", "k": "answers", "v": "says", "out": "writes"})
+    assert {what: one.name for what, one in maps.maps.items()} == {"q": "asks", "k": "answers", "v": "says", "out": "writes"}
+
+
+@pytest.mark.parametrize("packing", ["q k v", "by head", "by group"])
+def test_a_packed_map_is_filled_in_its_order(packing):
+    from headwise.conformance.adapters.projection_weights import repacked
+
+    learned = layer(sizes={"model": 16, "heads": 4, "groups": 4, "width": 4, "wide": 4}).learned
+    maps = repacked(find_maps(strangers.SelfAttention()), packing)
+    weight = maps.parameters(learned)["qkv.weight"].unflatten(0, (3, 4, 4) if packing == "q k v" else (4, 3, 4))
+    first = weight[0] if packing == "q k v" else weight[:, 0]
+    assert torch.equal(first, learned.w_q.permute(1, 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "said"),
+    [
+        (nn.ReLU(), {}, "projections must be found by name or given, got no linear map in ReLU. Give them: arguments="),
+        (Named(asks=(4, 4)), {}, "projections must be found by name or given, got asks in Named. Give them: arguments="),
+        (Named(None, **four()), {}, "num_heads must be known, got no such attribute in Named. Give it: arguments={'num_heads': ...}."),
+        (Named(**four()), {"given": {"q": "asks"}}, r"projections\['q'\] must be the name of a linear map, got 'asks'. There are to_q, to_k, to_v, to_out."),
+        (Named(3, **four()), {}, "num_heads must divide what the output map reads, got 3 and 16 in Named. Give num_heads."),
+        (Named(**four(to_k=(16, 6))), {}, r"projections must split evenly over 4 heads, got \{.*\} in Named. Give num_heads and num_kv_heads."),
+    ],
+)
+def test_maps_that_are_not_to_be_found(plain, module, given, said):
+    with pytest.raises(ArgumentError, match=said):
+        find_maps(module, **given)

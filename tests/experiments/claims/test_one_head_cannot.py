@@ -1,0 +1,70 @@
+import pytest
+import scipy.stats
+
+from headwise.experiments.claims.one_head_cannot import ENTRY, fisher, judge
+from headwise.experiments.trained import results
+
+
+def planted(one: list[float], two: list[float]) -> dict:
+    """Trainings with these shares of texts in which both answers were right."""
+    models = [
+        {
+            "heads": heads,
+            "seed": seed,
+            "both": right,
+            "before": 0.99 - 0.01 * seed,
+            "matched": right,
+            "loss": 1 - right,
+            "curve": [4.0, 2.0 / heads + seed],
+            "weights": [[0.5, 0.4 + right / 100]] if heads == 1 else [[0.01, 0.9 + right / 100], [0.95, 0.02]],
+        }
+        for heads, rights in ((1, one), (2, two))
+        for seed, right in enumerate(rights)
+    ]
+    return {"models": models}
+
+
+FAILED, SOLVED = [0.12, 0.2, 0.1, 0.15, 0.12], [0.99, 0.98, 0.99, 1.0, 0.97]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "verdict"),
+    [
+        (FAILED, SOLVED, "kept"),
+        (FAILED, [*SOLVED[:4], 0.1], "kept"),
+        (FAILED, [*SOLVED[:2], 0.1, 0.1, 0.1], "can't tell"),
+        (FAILED, FAILED, "can't tell"),
+        ([*FAILED[:4], 0.96], SOLVED, "cut"),
+        (SOLVED, FAILED, "cut"),
+    ],
+)
+def test_the_verdict_follows_from_who_solves_it(one, two, verdict):
+    assert judge(planted(one, two)).verdict == verdict
+
+
+@pytest.mark.parametrize("counts", [(0, 8, 7, 8), (0, 3, 2, 3), (2, 5, 4, 6), (3, 3, 3, 3), (0, 4, 0, 4)])
+def test_the_chance_of_such_a_difference_is_scipys(counts):
+    ours, of_ours, theirs, of_theirs = counts
+    table = [[theirs, of_theirs - theirs], [ours, of_ours - ours]]
+    assert fisher(*counts) == pytest.approx(scipy.stats.fisher_exact(table, alternative="greater").pvalue)
+
+
+def test_the_solution_is_shown():
+    card = judge(planted(FAILED, SOLVED))
+    assert card.numbers["two heads, first, weight on the token before"].value == 0.95
+    assert card.numbers["two heads, second, weight on the match"].value == pytest.approx(0.91)  # of the best, whose share is 1
+    assert card.numbers["one head, weight on the match"].value == pytest.approx(0.402)
+    assert "one looks at the token before (0.95) and the other at the match (0.91)" in card.says
+    assert [list(series.y) for series in card.plot.series] == [[4.0, 3.0], [4.0, 4.0]]
+    share = card.numbers["two heads, trainings that solve it"]
+    interval = scipy.stats.binomtest(5, 5).proportion_ci(method="wilson")
+    assert (share.value, share.low, share.high) == (1.0, pytest.approx(interval.low, abs=1e-4), pytest.approx(1.0))
+
+
+def test_the_card_is_made_from_what_was_trained():
+    found, card = results.read("two_patterns"), ENTRY.work(None)
+    for heads, words in ((1, "one head"), (2, "two heads")):
+        models = [model for model in found["models"] if model["heads"] == heads]
+        assert card.numbers[f"{words}, trainings that solve it"].value == sum(model["both"] > 0.95 for model in models) / len(models)
+        assert card.numbers[f"{words}, the match"].value == pytest.approx(sum(model["matched"] for model in models) / len(models))
+    assert not ENTRY.about_model

@@ -1,0 +1,162 @@
+"""Exponents of known growth, memory as the system says it, pairs counted against masks written out; and the rule on numbers made up."""
+
+import sys
+
+import pytest
+import torch
+
+import headwise as hw
+from headwise.analysis.ablation.eval_text import Opener
+from headwise.errors import ModelError
+from headwise.experiments.claims import quadratic
+from headwise.experiments.claims.quadratic import ENTRY
+from headwise.experiments.measurements import growth
+from headwise.experiments.measurements import peak_memory as held
+from headwise.experiments.measurements.growth import Shape, eager, exponent, seconds, ways
+from headwise.experiments.measurements.mask_reach import reach
+from headwise.experiments.study import Study
+from tests.analysis.toys import encoder
+from tests.experiments.claims.planted import llama, opened
+from tests.experiments.stories import stories
+from tests.models.tiny import build, ids
+
+TEXTS = stories(2, 3)
+SHAPE = Shape(1, 8, True)
+NAMES = ("eager", "fused", "headwise", "headwise, window")
+
+
+def taken(powers: dict[str, float], noise: float = 0.0) -> dict[str, list[list[float]]]:
+    random = torch.Generator().manual_seed(0)
+    return {
+        name: [[1e-9 * length**power * float(1 + noise * torch.randn(1, generator=random)) for length in growth.LENGTHS] for _ in range(growth.ROUNDS)]
+        for name, power in powers.items()
+    }
+
+
+@pytest.fixture
+def measured(monkeypatch, plain):
+    """The card for growth that is made up."""
+
+    def card(time: tuple[float, ...], memory: tuple[float, ...], model=None, noise: float = 0.0):
+        monkeypatch.setattr(quadratic, "seconds", lambda shape, **options: taken(dict(zip(NAMES, time, strict=True)), noise))
+        monkeypatch.setattr(
+            quadratic, "held", lambda shape: {name: [1e-6 * length**power for length in growth.LENGTHS] for name, power in zip(NAMES, memory, strict=True)}
+        )
+        return ENTRY.work(Study(model or opened(llama()), TEXTS))
+
+    return card
+
+
+def test_time_is_quadratic_and_memory_need_not_be(measured):
+    card = measured((2.1, 2.0, 1.9, 1.0), (2.0, 1.0, 1.1, 1.0))
+    assert (card.verdict, card.correction) == ("corrected", "Its time is; its memory need not be.")
+    assert card.numbers["time, fused"].value == pytest.approx(2)
+    assert card.numbers["doubling, eager"].value == pytest.approx(2**2.1)
+    assert card.numbers["memory, headwise"].value == pytest.approx(1.1)
+    assert "grows as T^2.10 eager, T^2.00 fused, T^1.90 headwise" in card.says
+    assert "No layer of this model looks at less than everything up to the query itself: nothing is saved." in card.says
+    assert [series.name for series in card.plot.series] == list(NAMES)
+
+
+def test_all_quadratic_is_kept_and_all_linear_is_cut(measured, plain):
+    assert measured((2.1, 2.0, 1.9, 1.0), (2.0, 2.0, 1.9, 1.0)).verdict == "kept"
+    assert measured((1.1, 1.0, 1.2, 1.0), (1.0, 1.0, 1.0, 1.0)).verdict == "cut"
+
+
+def test_exponents_between_are_not_told(measured, plain):
+    assert measured((2.1, 1.0, 1.9, 1.0), (2.0, 1.0, 1.0, 1.0)).verdict == "can't tell"
+    assert measured((1.5, 1.5, 1.5, 1.0), (2.0, 1.0, 1.0, 1.0), noise=0.3).verdict == "can't tell"
+    assert measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.5, 1.6, 1.0)).verdict in ("kept", "can't tell")
+
+
+def test_where_memory_cannot_be_read_nothing_is_told(measured, monkeypatch):
+    measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
+    monkeypatch.setattr(held, "CLEAR", held.Path("/no/such/file"))
+    monkeypatch.setattr(quadratic, "held", held.held)
+    card = ENTRY.work(Study(opened(llama()), TEXTS))
+    assert card.verdict == "can't tell"
+    assert "Memory could not be read: peak memory must be read from /proc/self/status, got no such file on this system." in card.says
+
+
+def test_windows_save_pairs(measured, plain):
+    model = hw.open_model(build("gemma2", vocab_size=len(encoder().tokenizer)), encoder().tokenizer)
+    card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0), model)
+    assert card.numbers["narrow layers"].value == 2
+    assert "In 2 of this model's 3 layers tokens see less than everything up to the query itself: of 4096 tokens that saves " in card.says
+    length = 4096
+    everything, narrow = length * (length + 1) / 2, 4 * length - 6
+    assert card.numbers["pairs"].value == pytest.approx((2 * narrow + everything) / (3 * everything))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("llama", "next"), ("mistral", "next"), ("gemma2", "next"), ("modernbert", "cosine"), ("gpt2", "next"), ("bert", "cosine")]
+)
+def test_pairs_are_those_of_the_masks_of_a_longer_text(name, kind):
+    model, length = hw.open_model(build(name)), 29
+    found = reach(Opener(model, kind).open(ids(batch=1, length=9)), length)
+    run = model.run(ids(batch=1, length=length), statistics=())
+    for layer, pairs in enumerate(found.pairs):
+        seen = torch.stack([run.weights(layer, head) > 0 for head in range(6)]).any(0)
+        assert pairs == int(seen.sum()), layer
+    assert found.causal == (name not in ("bert", "modernbert"))
+    assert found.everything == (length * (length + 1) // 2 if found.causal else length**2)
+
+
+def test_a_mask_that_is_a_tensor_says_nothing_of_longer_texts(measured):
+    model = opened(llama())
+    passage = Opener(model, "next").open({"input_ids": ids(batch=2, length=9), "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3])})
+    assert reach(passage, 29).pairs == (None, None, None)
+
+
+def test_a_model_whose_masks_are_tensors(measured, monkeypatch):
+    monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (None, None, None), 10, True))
+    card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
+    assert "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors." in card.says
+    monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (10, None, None), 10, True))
+    card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
+    assert "of 2 of 3 nothing can be told, as their masks are tensors." in card.says
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_all_ways_compute_the_same(causal):
+    query, key, value = growth.drawn(Shape(2, 8, causal), 40)
+    found = ways(causal)
+    known = eager(query, key, value, causal)
+    assert torch.allclose(found["fused"](query, key, value), known, atol=1e-5)
+    assert torch.allclose(found["headwise"](query, key, value).output, known, atol=1e-5)
+    assert torch.allclose(found["headwise, window"](query, key, value).output, known, atol=1e-5)  # a window wider than the text
+
+
+def test_every_round_is_timed_and_told_of():
+    told = []
+    found = seconds(SHAPE, (16, 32, 64), 2, lambda done, total: told.append((done, total)))
+    assert set(found) == set(NAMES)
+    assert all(len(rounds) == 2 and len(row) == 3 and min(row) > 0 for rounds in found.values() for row in rounds)
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_the_exponent_is_the_slope():
+    assert exponent([10, 100, 1000], [5e-3, 5e-2, 5e-1]) == pytest.approx(1)
+    assert exponent([10, 20, 40], [1.0, 8.0, 64.0]) == pytest.approx(3)
+
+
+@pytest.mark.skipif(not held.CLEAR.exists(), reason="peak memory is read from Linux")
+def test_memory_of_a_process_of_its_own():
+    found = held.held(SHAPE)
+    assert set(found) == set(NAMES)
+    scores = 4 * 4096**2 / (1 << 20)  # MiB of one head's scores
+    assert scores < found["eager"][-1] < 4 * scores
+    assert max(found["fused"][-1], found["headwise"][-1]) < scores / 2
+    assert exponent(growth.LENGTHS, found["eager"]) > 1.7
+
+
+def test_a_process_that_fails_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ModelError, match=r"peak memory must be measured in a process of its own, got exit code 1: \."):
+        held.held(SHAPE)
+
+
+def test_a_process_that_takes_too_long_is_said(monkeypatch):
+    monkeypatch.setattr(held, "LIMIT", 0.01)
+    with pytest.raises(ModelError, match=r"peak memory must be measured within 0\.01 s, got no answer\. The machine is busy: try again"):
+        held.held(SHAPE)

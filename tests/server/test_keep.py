@@ -1,0 +1,112 @@
+"""Runs are held within a budget, and once however many ask."""
+
+import asyncio
+
+import pytest
+
+from headwise.server.payloads.array_pack import pack, unpack
+from headwise.server.state.run_cache import TILES, Held, Keep
+
+
+class Sized:
+    def __init__(self, size):
+        self.bytes = size
+
+
+def test_the_run_used_longest_ago_makes_room():
+    async def use():
+        keep, made = Keep(250), []
+
+        def make(text):
+            async def now():
+                made.append(text)
+                return Sized(100), {}
+
+            return now
+
+        first, second = [await keep.run("m", text, "s", make(text)) for text in ("a", "b")]
+        keep.get(first.id)
+        third = await keep.run("m", "c", "s", make("c"))
+        assert list(keep.runs) == [first.id, third.id] and keep.size == 200
+        with pytest.raises(RuntimeError, match="run must be one that is held, got .* which made room for others or whose tab was closed. Run the text again."):
+            keep.get(second.id)
+        large = await keep.run("m", "large", "s", make("large"))
+        large.run.bytes = 10**9
+        assert (await keep.run("m", "d", "s", make("d"))).id in keep.runs and large.id not in keep.runs
+        assert made == ["a", "b", "c", "large", "d"]
+
+    asyncio.run(use())
+
+
+def test_a_run_that_many_ask_for_at_once_is_made_once():
+    async def use():
+        keep, made = Keep(1000), []
+
+        async def make():
+            made.append(1)
+            await asyncio.sleep(0.01)
+            return Sized(1), {}
+
+        found = await asyncio.gather(*(keep.run("m", "a", f"s{n}", make) for n in range(5)))
+        assert len({held.id for held in found}) == 1 and made == [1] and found[0].sessions == {f"s{n}" for n in range(5)}
+        keep.leave("s0")
+        assert keep.runs
+        for n in range(1, 5):
+            keep.leave(f"s{n}")
+        assert not keep.runs
+
+    asyncio.run(use())
+
+
+def test_what_fails_is_tried_again():
+    async def use():
+        keep, tries = Keep(1000), []
+
+        async def make():
+            tries.append(1)
+            if len(tries) == 1:
+                raise ValueError("not now")
+            return Sized(1), {}
+
+        with pytest.raises(ValueError, match="not now"):
+            await keep.run("m", "a", "s", make)
+        assert (await keep.run("m", "a", "s", make)).id in keep.runs
+
+    asyncio.run(use())
+
+
+def test_who_stops_waiting_does_not_stop_the_work():
+    async def use():
+        held, ended = Held("r", "m", "a", Sized(1), {}), []
+
+        async def make():
+            await asyncio.sleep(0.05)
+            ended.append(1)
+            return 7
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(held.once("x", make), 0.01)
+        assert await held.once("x", make) == 7 and ended == [1]
+
+    asyncio.run(use())
+
+
+def test_answers_kept_ready_have_a_limit():
+    held = Held("r", "m", "a", Sized(1), {})
+    for n in range(6):
+        held.remember(n, bytes(TILES // 4))
+        held.known(0)
+    assert held.ready_bytes <= TILES and held.known(0) is not None and held.known(1) is None and held.known(5) is not None
+    assert held.remember("large", bytes(TILES + 1)) and held.known("large") is None
+
+
+def test_only_what_the_page_can_read_is_packed():
+    import numpy as np
+
+    with pytest.raises(TypeError, match="a must be one of float32, float16, uint8, int32, got int64."):
+        pack({"a": np.arange(3)}, {})
+    with pytest.raises(ValueError, match="data must begin with b'HWB1', got b'nons'."):
+        unpack(b"nonsense")
+    packed = pack({"a": np.uint8([1, 2, 3]), "b": np.zeros((0, 4), np.float32), "c": np.float32([[np.nan]])}, {"text": "ü"})
+    found = unpack(packed)
+    assert found["text"] == "ü" and found["arrays"]["a"].tolist() == [1, 2, 3] and found["arrays"]["b"].shape == (0, 4) and np.isnan(found["arrays"]["c"]).all()
