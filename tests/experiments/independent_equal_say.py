@@ -1,6 +1,7 @@
 """Shares of what the heads of each layer write, a second time: plain transformers and torch, nothing of headwise.
 
-    python tests/experiments/independent_equal_say.py DIRECTORY TEXTS.json   prints the shares of the loudest and the quietest head, chosen on half of the texts.
+    python tests/experiments/independent_equal_say.py DIRECTORY TEXTS.json   prints the shares of the loudest
+and the quietest head, chosen on half of the texts.
 
 W_O is given one head's words at a time, the others' at 0; its bias is taken off. The half is that of torch.randperm with seed 0.
 """

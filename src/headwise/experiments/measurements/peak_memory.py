@@ -1,6 +1,7 @@
 """The most memory that each way of computing attention holds beyond its inputs, by length; in a process of its own, of which nothing else is asked.
 
-`python -m headwise.experiments.measurements.peak_memory HEADS WIDTH CAUSAL` prints it as JSON. Read from what Linux says of the process: its peak, which is set back before each call.
+`python -m headwise.experiments.measurements.peak_memory HEADS WIDTH CAUSAL` prints it as JSON. Read from
+what Linux says of the process: its peak, which is set back before each call.
 """
 
 import json
