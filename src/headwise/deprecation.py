@@ -1,0 +1,72 @@
+"""Old names that still work for one release: of parameters and of module attributes, each with a DeprecationWarning."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from headwise.errors import ArgumentTypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def renamed_parameters(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function accept the old keyword names of its parameters.
+
+    Args:
+        names: the new name of each old one, such as `tell="progress"`.
+
+    Raises:
+        ArgumentTypeError: a call gives a parameter by both names.
+
+    Example:
+        >>> @renamed_parameters(near="min_similarity")
+        ... def count(min_similarity=0.5):
+        ...     return min_similarity
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as seen:
+        ...     warnings.simplefilter("always")
+        ...     count(near=0.9)
+        0.9
+        >>> str(seen[0].message)
+        'count(near=...) is deprecated and will be removed in the next release. Use min_similarity.'
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old in names.keys() & kwargs.keys():
+                new = names[old]
+                if new in kwargs:
+                    raise ArgumentTypeError(f"{function.__name__} was given both {new} and {old}, its deprecated name. Pass {new} alone.")
+                warn(f"{function.__name__}({old}=...)", new)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def warn(old: str, new: str, stacklevel: int = 3) -> None:
+    """Warn that a name is deprecated.
+
+    Args:
+        old: the name as the caller wrote it.
+        new: what to use instead.
+        stacklevel: frames between this one and the line to blame.
+    """
+    warnings.warn(f"{old} is deprecated and will be removed in the next release. Use {new}.", DeprecationWarning, stacklevel)
+
+
+def renamed(old: str, names: Mapping[str, str], module: str) -> str:
+    """The new name of a module attribute that was asked for by its old one, after a DeprecationWarning; for a module's `__getattr__`.
+
+    Raises:
+        AttributeError: the module has never had such a name.
+    """
+    if old not in names:
+        raise AttributeError(f"module {module!r} has no attribute {old!r}")
+    warn(f"{module}.{old}", f"{module}.{names[old]}", stacklevel=4)
+    return names[old]
