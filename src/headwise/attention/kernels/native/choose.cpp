@@ -7,14 +7,24 @@
 namespace headwise {
 
 #if defined(__x86_64__)
-namespace avx512 { extern const Table table; }
-namespace avx2 { extern const Table table; }
+namespace avx512 {
+extern const Table table;
+}
+namespace avx2 {
+extern const Table table;
+}
 #elif defined(__aarch64__)
-namespace neon { extern const Table table; }
+namespace neon {
+extern const Table table;
+}
 #endif
-namespace baseline { extern const Table table; }
+namespace baseline {
+extern const Table table;
+}
 #if defined(HEADWISE_WIDE)
-namespace wide { extern const Table table; }
+namespace wide {
+extern const Table table;
+}
 #endif
 
 #if defined(__x86_64__)

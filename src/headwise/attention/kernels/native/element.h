@@ -6,11 +6,23 @@
 namespace headwise {
 namespace HEADWISE_ISA {
 
-struct Half { uint16_t bits; };    // IEEE binary16
-struct Brain { uint16_t bits; };   // bfloat16: the upper half of a float
+struct Half {
+  uint16_t bits;
+};  // IEEE binary16
+struct Brain {
+  uint16_t bits;
+};  // bfloat16: the upper half of a float
 
-HEADWISE_INLINE float float_of(uint32_t bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }
-HEADWISE_INLINE uint32_t bits_of(float x) { uint32_t bits; __builtin_memcpy(&bits, &x, 4); return bits; }
+HEADWISE_INLINE float float_of(uint32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, 4);
+  return x;
+}
+HEADWISE_INLINE uint32_t bits_of(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  return bits;
+}
 
 HEADWISE_INLINE float widened(float x) { return x; }
 HEADWISE_INLINE double widened(double x) { return x; }
@@ -48,10 +60,14 @@ HEADWISE_INLINE void narrow(float x, Brain* to) {
 }
 HEADWISE_INLINE void narrow(float x, Half* to) {
   uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
-  if (size > 0x7f800000) to->bits = 0x7e00;
-  else if (size >= 0x477ff000) to->bits = sign | 0x7c00;  // rounds to 65536 or more
-  else if (size < 0x38800000) to->bits = sign | (bits_of(float_of(size) + 0.5f) - 0x3f000000);  // subnormal: the adder rounds
-  else to->bits = sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
+  if (size > 0x7f800000)
+    to->bits = 0x7e00;
+  else if (size >= 0x477ff000)
+    to->bits = sign | 0x7c00;  // rounds to 65536 or more
+  else if (size < 0x38800000)
+    to->bits = sign | (bits_of(float_of(size) + 0.5f) - 0x3f000000);  // subnormal: the adder rounds
+  else
+    to->bits = sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
 }
 
 }  // namespace HEADWISE_ISA

@@ -65,15 +65,16 @@ inline int64_t label_runs(const Problem& p, int64_t batch, int64_t block, int64_
   int64_t found = 0;
   for (int64_t j = 0; j < count; j++) {
     if (label[j] < 0 || label[j] >= p.labels) continue;
-    if (found && runs[found - 1].stop == j && runs[found - 1].label == label[j]) runs[found - 1].stop++;
-    else runs[found++] = {j, j + 1, label[j]};
+    if (found && runs[found - 1].stop == j && runs[found - 1].label == label[j])
+      runs[found - 1].stop++;
+    else
+      runs[found++] = {j, j + 1, label[j]};
   }
   return found;
 }
 
 // Where a value is not finite, what is hidden may not even be multiplied by 0: key by key, only what is seen.
-template <class Real>
-void mix_seen(const Real* mass, const uint8_t* seen, const Real* values, int64_t E, int64_t from, int64_t until, Real factor, Real* out) {
+template <class Real> void mix_seen(const Real* mass, const uint8_t* seen, const Real* values, int64_t E, int64_t from, int64_t until, Real factor, Real* out) {
   constexpr int64_t lanes = Lanes<Real>::count, wide = columns_held<Real>, block = keys_in_block<Real>;
   for (int64_t e = 0; e < E; e++) {
     int64_t panel = e / wide * wide, width = E - panel > lanes ? wide : lanes;
@@ -105,8 +106,7 @@ void meet(const Problem& p, Forward<Real>& f, int64_t group, int count, int64_t 
     factor[r] = take(rows[r], scores, block, from, until, top, measured, p, f.runs, runs);
   }
   if (!careful) return with_rows(count, MixRows<Real>{f.scores, f.values, p.E, from, until, factor, out, f.out_step});
-  for (int r = 0; r < count; r++)
-    mix_seen(f.scores + r * step, f.seen + r * step, f.values, p.E, from, until, factor[r], out + r * f.out_step);
+  for (int r = 0; r < count; r++) mix_seen(f.scores + r * step, f.seen + r * step, f.values, p.E, from, until, factor[r], out + r * f.out_step);
 }
 
 template <class Real> void put(void* to, int64_t index, double number) {

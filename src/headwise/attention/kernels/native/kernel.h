@@ -11,9 +11,12 @@ namespace HEADWISE_ISA {
 
 static int64_t items(const Problem& p) {
   switch (p.job) {
-    case Job::forward: return forward_items(p);
-    case Job::received: return received_items(p);
-    case Job::pool: return pool_items(p);
+  case Job::forward:
+    return forward_items(p);
+  case Job::received:
+    return received_items(p);
+  case Job::pool:
+    return pool_items(p);
   }
   return 0;
 }
@@ -21,9 +24,15 @@ static int64_t items(const Problem& p) {
 template <class Real> int64_t scratch_of(const Problem& p) {
   Memory memory{nullptr};
   switch (p.job) {
-    case Job::forward: Forward<Real>(p, memory); break;
-    case Job::received: Received<Real>(p, memory); break;
-    case Job::pool: Pooling<Real>(p, memory); break;
+  case Job::forward:
+    Forward<Real>(p, memory);
+    break;
+  case Job::received:
+    Received<Real>(p, memory);
+    break;
+  case Job::pool:
+    Pooling<Real>(p, memory);
+    break;
   }
   return memory.used;
 }
@@ -32,18 +41,25 @@ static int64_t scratch(const Problem& p) { return p.element == Element::f64 ? sc
 
 template <class Real, class In> void run_as(const Problem& p, int64_t item, char* memory, void* watch) {
   switch (p.job) {
-    case Job::forward: return forward<Real, In>(p, item, memory, watch);
-    case Job::received: return received<Real, In>(p, item, memory, watch);
-    case Job::pool: return pool<Real, In>(p, item, memory, watch);
+  case Job::forward:
+    return forward<Real, In>(p, item, memory, watch);
+  case Job::received:
+    return received<Real, In>(p, item, memory, watch);
+  case Job::pool:
+    return pool<Real, In>(p, item, memory, watch);
   }
 }
 
 static void run(const Problem& p, int64_t item, char* memory, void* watch) {
   switch (p.element) {
-    case Element::f32: return run_as<float, float>(p, item, memory, watch);
-    case Element::f64: return run_as<double, double>(p, item, memory, watch);
-    case Element::f16: return run_as<float, Half>(p, item, memory, watch);
-    case Element::bf16: return run_as<float, Brain>(p, item, memory, watch);
+  case Element::f32:
+    return run_as<float, float>(p, item, memory, watch);
+  case Element::f64:
+    return run_as<double, double>(p, item, memory, watch);
+  case Element::f16:
+    return run_as<float, Half>(p, item, memory, watch);
+  case Element::bf16:
+    return run_as<float, Brain>(p, item, memory, watch);
   }
 }
 

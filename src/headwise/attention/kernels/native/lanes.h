@@ -14,7 +14,7 @@ template <> struct Word<float> {
   typedef int32_t type;
   static constexpr float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
   static constexpr int mantissa = 23, bias = 127;
-  static constexpr float lowest = -125.0f;     // 2^lowest is a normal number whatever the polynomial adds
+  static constexpr float lowest = -125.0f;  // 2^lowest is a normal number whatever the polynomial adds
 };
 template <> struct Word<double> {
   typedef int64_t type;
@@ -69,7 +69,7 @@ template <class Real> HEADWISE_INLINE Ints<Real> ramp() {
 template <int step, class V> HEADWISE_INLINE V swapped(V x) {
   constexpr int count = sizeof(V) / sizeof(x[0]);
   if constexpr (count == 16)
-    return V{x[0 ^ step], x[1 ^ step], x[2 ^ step], x[3 ^ step], x[4 ^ step], x[5 ^ step], x[6 ^ step], x[7 ^ step],
+    return V{x[0 ^ step], x[1 ^ step], x[2 ^ step],  x[3 ^ step],  x[4 ^ step],  x[5 ^ step],  x[6 ^ step],  x[7 ^ step],
              x[8 ^ step], x[9 ^ step], x[10 ^ step], x[11 ^ step], x[12 ^ step], x[13 ^ step], x[14 ^ step], x[15 ^ step]};
   else if constexpr (count == 8)
     return V{x[0 ^ step], x[1 ^ step], x[2 ^ step], x[3 ^ step], x[4 ^ step], x[5 ^ step], x[6 ^ step], x[7 ^ step]};
@@ -106,14 +106,24 @@ template <class Real, int n> struct Several {
 template <class Real> struct Fraction;
 template <> struct Fraction<float> {
   static constexpr int terms = 7;
-  static constexpr float of[] = {1.545316294512069e-4f,  1.3390863364671234e-3f, 9.618082557277852e-3f, 5.550357114219078e-2f,
-                                 2.4022650760568126e-1f, 6.931471880262288e-1f,  1.0f};
+  static constexpr float of[] = {
+      1.545316294512069e-4f, 1.3390863364671234e-3f, 9.618082557277852e-3f, 5.550357114219078e-2f, 2.4022650760568126e-1f, 6.931471880262288e-1f, 1.0f};
 };
 template <> struct Fraction<double> {
   static constexpr int terms = 13;
-  static constexpr double of[] = {2.5729324177362305e-11, 4.4558179083360645e-10, 7.0548973041554995e-09, 1.0178057087733941e-07, 1.3215486808705563e-06,
-                                  1.5252733841556773e-05, 1.5403530393370734e-04, 1.333355814640647e-03,  9.61812910762848e-03,   5.5504108664821625e-02,
-                                  2.4022650695910072e-01, 6.931471805599453e-01,  1.0};
+  static constexpr double of[] = {2.5729324177362305e-11,
+                                  4.4558179083360645e-10,
+                                  7.0548973041554995e-09,
+                                  1.0178057087733941e-07,
+                                  1.3215486808705563e-06,
+                                  1.5252733841556773e-05,
+                                  1.5403530393370734e-04,
+                                  1.333355814640647e-03,
+                                  9.61812910762848e-03,
+                                  5.5504108664821625e-02,
+                                  2.4022650695910072e-01,
+                                  6.931471805599453e-01,
+                                  1.0};
 };
 
 // 2^x for lowest <= x <= 1. NaN stays NaN: the power is multiplied, not added to the bits.

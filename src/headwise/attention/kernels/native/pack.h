@@ -46,8 +46,7 @@ template <class Real> HEADWISE_INLINE void turn_over(Vector<Real>* x) {
 }
 
 // Keys `from` to `until` of a block into panels of columns_held: [panel][D][columns_held]. Keys past `until` become 0.
-template <class Real, class In>
-void pack_keys(const In* key, int64_t key_step, int64_t step, int64_t D, int64_t from, int64_t until, Real* to) {
+template <class Real, class In> void pack_keys(const In* key, int64_t key_step, int64_t step, int64_t D, int64_t from, int64_t until, Real* to) {
   constexpr int lanes = Lanes<Real>::count, wide = columns_held<Real>;
   for (int64_t start = from / wide * wide; start < until; start += wide) {
     Real* panel = to + start * D;
@@ -64,16 +63,14 @@ void pack_keys(const In* key, int64_t key_step, int64_t step, int64_t D, int64_t
         }
       }
       for (int j = 0; j < lanes; j++)
-        for (int64_t e = d; e < D; e++)
-          panel[e * wide + half + j] = first + j < until ? Real(widened(key[(first + j) * key_step + e * step])) : Real(0);
+        for (int64_t e = d; e < D; e++) panel[e * wide + half + j] = first + j < until ? Real(widened(key[(first + j) * key_step + e * step])) : Real(0);
     }
   }
 }
 
 // Values likewise, in panels of columns: [panel][keys_in_block][columns_held]; the last panel may be half as wide.
 // True when all are finite.
-template <class Real, class In>
-bool pack_values(const In* value, int64_t key_step, int64_t step, int64_t E, int64_t from, int64_t until, Real* to) {
+template <class Real, class In> bool pack_values(const In* value, int64_t key_step, int64_t step, int64_t E, int64_t from, int64_t until, Real* to) {
   constexpr int lanes = Lanes<Real>::count, wide = columns_held<Real>, block = keys_in_block<Real>;
   Vector<Real> tainted = {};
   for (int64_t panel = 0; panel < E; panel += wide) {
@@ -87,7 +84,8 @@ bool pack_values(const In* value, int64_t key_step, int64_t step, int64_t E, int
         Vector<Real> x = {};
         int64_t left = E - panel - part;
         if (j < until) {
-          if (step == 1 && left >= lanes) x = load_widened(in + part);
+          if (step == 1 && left >= lanes)
+            x = load_widened(in + part);
           else
             for (int i = 0; i < lanes && i < left; i++) x[i] = Real(widened(in[(part + i) * step]));
         }

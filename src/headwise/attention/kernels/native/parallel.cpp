@@ -27,7 +27,7 @@ class SmallIsZero {
 #if defined(__x86_64__)
   unsigned before = _mm_getcsr();
 
- public:
+public:
   SmallIsZero() { _mm_setcsr(before | 0x8000); }
   ~SmallIsZero() { _mm_setcsr(before); }
 #endif

@@ -79,8 +79,10 @@ template <class Real> void into_cells(const Problem& p, const Pooling<Real>& f, 
     double cell = cells[index];
     for (; j < end; j++) {
       double x = f.spoilt[j] ? __builtin_nan("") : double(f.column[j]);
-      if (p.mean) cell += x;
-      else if (x != x || x > cell) cell = x;  // a NaN stays: nothing is larger
+      if (p.mean)
+        cell += x;
+      else if (x != x || x > cell)
+        cell = x;  // a NaN stays: nothing is larger
     }
     cells[index] = cell;
   }

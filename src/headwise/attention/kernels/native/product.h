@@ -7,8 +7,7 @@ namespace headwise {
 namespace HEADWISE_ISA {
 
 // scores[r][j] = q_r · k_j for the keys of one panel, and the highest of each row so far.
-template <class Real, int rows>
-HEADWISE_INLINE void score_panel(const Real* queries, const Real* panel, int64_t D, Real* scores, Vector<Real>* highest) {
+template <class Real, int rows> HEADWISE_INLINE void score_panel(const Real* queries, const Real* panel, int64_t D, Real* scores, Vector<Real>* highest) {
   constexpr int lanes = Lanes<Real>::count, wide = columns_held<Real>, block = keys_in_block<Real>;
   Vector<Real> left[rows], right[rows];
 #pragma GCC unroll 16
@@ -65,24 +64,37 @@ template <class Real, int rows>
 void mix_rows(const Real* mass, const Real* values, int64_t E, int64_t from, int64_t until, const Real* factor, Real* out, int64_t out_step) {
   constexpr int lanes = Lanes<Real>::count, wide = columns_held<Real>, block = keys_in_block<Real>;
   for (int64_t panel = 0; panel < E; panel += wide) {
-    if (E - panel > lanes) mix_panel<Real, rows, 2>(mass, values + panel * block, from, until, factor, out + panel, out_step);
-    else mix_panel<Real, rows, 1>(mass, values + panel * block, from, until, factor, out + panel, out_step);
+    if (E - panel > lanes)
+      mix_panel<Real, rows, 2>(mass, values + panel * block, from, until, factor, out + panel, out_step);
+    else
+      mix_panel<Real, rows, 1>(mass, values + panel * block, from, until, factor, out + panel, out_step);
   }
 }
 
 // Calls `f` with the number of rows as a constant, so that each count has its own registers.
 template <int rows, class F> HEADWISE_INLINE void with_rows_from(int count, F f) {
-  if (count == rows) f.template run<rows>();
-  else if constexpr (rows > 1) with_rows_from<rows - 1>(count, f);
+  if (count == rows)
+    f.template run<rows>();
+  else if constexpr (rows > 1)
+    with_rows_from<rows - 1>(count, f);
 }
 template <class F> HEADWISE_INLINE void with_rows(int count, F f) { with_rows_from<rows_held>(count, f); }
 
 template <class Real> struct ScoreRows {
-  const Real* queries; const Real* keys; int64_t D, from, until; Real* scores; Vector<Real>* highest;
+  const Real* queries;
+  const Real* keys;
+  int64_t D, from, until;
+  Real* scores;
+  Vector<Real>* highest;
   template <int rows> void run() const { score_rows<Real, rows>(queries, keys, D, from, until, scores, highest); }
 };
 template <class Real> struct MixRows {
-  const Real* mass; const Real* values; int64_t E, from, until; const Real* factor; Real* out; int64_t out_step;
+  const Real* mass;
+  const Real* values;
+  int64_t E, from, until;
+  const Real* factor;
+  Real* out;
+  int64_t out_step;
   template <int rows> void run() const { mix_rows<Real, rows>(mass, values, E, from, until, factor, out, out_step); }
 };
 

@@ -16,12 +16,12 @@ template <class Real> struct Row {
   int64_t first, stop, position;
   const uint8_t* mask;  // of key plane_start; null: none
   const Real* bias;
-  Real highest;         // score met so far
-  bool spoilt;          // a NaN was met among infinities
+  Real highest;                      // score met so far
+  bool spoilt;                       // a NaN was met among infinities
   double mass, logs, squares, away;  // Σ mass, Σ mass·(score - highest), Σ mass², Σ mass·|p - j|
   int64_t peak;
   Real at_first, at_previous, at_self;  // scores; -inf where not seen
-  double* spans;        // Σ mass of each label
+  double* spans;                        // Σ mass of each label
 };
 
 // Queries are multiplied by this, so that scores come out ready for 2^x, or for the cap's tanh.

@@ -84,9 +84,8 @@ template <class Real> double sum_between(const Real* mass, int64_t from, int64_t
 
 // Takes one row through keys block + [from, until), whose highest score is `top`. Gives back the factor that what was gathered
 // before is worth now.
-template <class Real>
-Real take(Row<Real>& row, Real* scores, int64_t block, int64_t from, int64_t until, Real top, bool measured, const Problem& p,
-          const Run* runs, int64_t run_count) {
+template <class Real> Real take(Row<Real>& row, Real* scores, int64_t block, int64_t from, int64_t until, Real top, bool measured, const Problem& p,
+                                const Run* runs, int64_t run_count) {
   constexpr Real none = -__builtin_inf();
   int64_t own = row.position - block;
   if (block == 0 && from == 0) row.at_first = scores[0];
@@ -101,8 +100,10 @@ Real take(Row<Real>& row, Real* scores, int64_t block, int64_t from, int64_t unt
   bool near = own > from - keys_in_block<Real> && own < until + keys_in_block<Real>;
 
   Gathered<Real> found;
-  if (measured) found = near ? weigh<Real, true, true>(scores, from, until, origin, own) : weigh<Real, false, true>(scores, from, until, origin, own);
-  else found = weigh<Real, true, false>(scores, from, until, origin, own);
+  if (measured)
+    found = near ? weigh<Real, true, true>(scores, from, until, origin, own) : weigh<Real, false, true>(scores, from, until, origin, own);
+  else
+    found = weigh<Real, true, false>(scores, from, until, origin, own);
 
   Real factor = before == now ? Real(1) : Real(sizeof(Real) == 4 ? __builtin_exp2f(before - now) : __builtin_exp2(before - now));
   if (factor != Real(1)) {

@@ -72,7 +72,7 @@ Real masked(const Problem& p, const Row<Real>& row, int64_t block, int64_t from,
       Vector<Real> b = load_loose<Real>(bias + j);
       Vector<Real> shift = b * Real(log2e);
       s += shift < lowest ? lowest : shift;  // a bias of the smallest float is a number, and stays one in these units
-      seen &= b != hidden;  // -inf hides a NaN as well
+      seen &= b != hidden;                   // -inf hides a NaN as well
     }
     if (mask) seen &= lanes_seen<Real>(mask + j);
     s = seen ? s : hidden;
