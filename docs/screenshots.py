@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 PICTURES = HERE / "page"
 CHROMIUM = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 DESK, TALL, PHONE = (1280, 800), (1280, 1120), (390, 844)
-EDITS = [hw.Scale(5, 2, 0.08), hw.Scale(21, 7, 0.35), hw.Scale(11, 4, 1.7), hw.Scale(26, 0, 1.4), hw.Temper(14, 8, 1.6), hw.Temper(3, 1, 1.5)]
+EDITS = [hw.Scale(5, 2, 0.08), hw.Scale(21, 7, 0.35), hw.Scale(11, 4, 1.7), hw.Scale(26, 0, 1.4), hw.Temperature(14, 8, 1.6), hw.Temperature(3, 1, 1.5)]
 CLAIMED = "smollm2"  # the model that claims are measured on
 THEMES = ("light", "dark")
 

@@ -8,7 +8,7 @@ import pytest
 from headwise.cli.csv_sheet import write_csv
 from headwise.errors import ArgumentError
 from headwise.interventions.edit_list import write_edits
-from headwise.interventions.edits.ablate import Silence
+from headwise.interventions.edits.ablate import Ablate
 from headwise.storage.atomic_write import write_whole
 
 
@@ -30,7 +30,7 @@ def test_what_was_there_stays_when_the_disk_is_full(tmp_path, full_disk):
     assert os.listdir(tmp_path) == ["told"]
 
 
-@pytest.mark.parametrize("write", [lambda path: write_csv(path, ["a"], [[1]]), lambda path: write_edits([Silence(0, 1)], path)])
+@pytest.mark.parametrize("write", [lambda path: write_csv(path, ["a"], [[1]]), lambda path: write_edits([Ablate(0, 1)], path)])
 def test_nothing_half_written_stays(tmp_path, full_disk, write):
     with pytest.raises(ArgumentError, match="No space left on device"):
         write(tmp_path / "told")

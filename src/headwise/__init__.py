@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from headwise.conformance.mutations.kill_matrix import attack as attack
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.experiments.investigate import investigate as investigate
-    from headwise.interventions.edits.ablate import Silence as Silence
-    from headwise.interventions.edits.mask_keys import Blind as Blind
+    from headwise.interventions.edits.ablate import Ablate as Ablate
+    from headwise.interventions.edits.mask_keys import MaskKeys as MaskKeys
     from headwise.interventions.edits.prune import Prune as Prune
     from headwise.interventions.edits.scale import Scale as Scale
-    from headwise.interventions.edits.temperature import Temper as Temper
-    from headwise.interventions.edits.tie_heads import Tie as Tie
+    from headwise.interventions.edits.temperature import Temperature as Temperature
+    from headwise.interventions.edits.tie_heads import TieHeads as TieHeads
     from headwise.models.loading.open_model import open_model as open_model
     from headwise.models.runs.given_attentions import from_attentions as from_attentions
     from headwise.models.runs.run_files import load_run as load_run
@@ -40,19 +40,19 @@ __version__ = "0.1.0"
 
 # Each name is imported when it is first asked for: `import headwise` costs nothing, and transformers and xarray wait until a model is opened.
 _HOMES = {
+    "Ablate": "headwise.interventions.edits.ablate",
     "Alibi": "headwise.attention.position",
     "Attended": "headwise.attention.call",
-    "Blind": "headwise.interventions.edits.mask_keys",
     "Case": "headwise.conformance.cases",
     "HeadwiseError": "headwise.errors",
+    "MaskKeys": "headwise.interventions.edits.mask_keys",
     "MultiHeadAttention": "headwise.attention.module",
     "Prune": "headwise.interventions.edits.prune",
     "RelativeBuckets": "headwise.attention.position",
     "Rotary": "headwise.attention.position",
     "Scale": "headwise.interventions.edits.scale",
-    "Silence": "headwise.interventions.edits.ablate",
-    "Temper": "headwise.interventions.edits.temperature",
-    "Tie": "headwise.interventions.edits.tie_heads",
+    "Temperature": "headwise.interventions.edits.temperature",
+    "TieHeads": "headwise.interventions.edits.tie_heads",
     "attack": "headwise.conformance.mutations.kill_matrix",
     "attend": "headwise.attention.attend",
     "cases": "headwise.conformance.cases",
@@ -74,19 +74,19 @@ _HOMES = {
 }
 
 __all__ = [
+    "Ablate",
     "Alibi",
     "Attended",
-    "Blind",
     "Case",
     "HeadwiseError",
+    "MaskKeys",
     "MultiHeadAttention",
     "Prune",
     "RelativeBuckets",
     "Rotary",
     "Scale",
-    "Silence",
-    "Temper",
-    "Tie",
+    "Temperature",
+    "TieHeads",
     "attack",
     "attend",
     "cases",
@@ -108,7 +108,15 @@ __all__ = [
 ]
 
 
+# Names of earlier releases, each with the one that replaces it.
+_RENAMED = {"Blind": "MaskKeys", "Silence": "Ablate", "Temper": "Temperature", "Tie": "TieHeads"}
+
+
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        from headwise.deprecation import renamed
+
+        return __getattr__(renamed(name, _RENAMED, "headwise"))
     if name not in _HOMES:
         raise AttributeError(f"module 'headwise' has no attribute {name!r}. It has {', '.join(__all__)}.")
     found = getattr(import_module(_HOMES[name]), name)

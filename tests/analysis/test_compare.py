@@ -97,7 +97,7 @@ def test_the_size_of_normalised_queries_is_taken_after_the_norm():
 
 def test_tied_heads_are_named_and_the_head_they_became_is_not():
     model = hw.open_model(build("gpt2"))
-    found = compare(model, model.edit(hw.Tie(1)))
+    found = compare(model, model.edit(hw.TieHeads(1)))
     assert named(found) == {(1, head): "tied" for head in range(1, 6)}
     assert found["twin"].values[1].tolist() == [-1, 0, 0, 0, 0, 0] and "its slices are head 0's" in found["evidence"].values[1, 3]
 
@@ -121,7 +121,7 @@ def test_heads_that_were_next_to_nothing_before_have_no_verdict():
 def test_on_texts_patterns_and_writes_are_compared():
     one = build("llama")
     model, tokens = hw.open_model(one), ids(1, 9)
-    edited = model.edit([hw.Scale(2, 2, 0.5), hw.Temper(2, 4, 2.0)])
+    edited = model.edit([hw.Scale(2, 2, 0.5), hw.Temperature(2, 4, 2.0)])
     found = compare(model, edited, {"input_ids": tokens})
     before, after = model.run(tokens), edited.run(tokens)
     apart = (before.weights(2, 4) - after.weights(2, 4)).abs().sum(-1).mean() / 2

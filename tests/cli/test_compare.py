@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("plain")
 @pytest.fixture(scope="module")
 def tuned(checkpoint, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned") / "model"
-    hw.open_model(checkpoint).edit([hw.Scale(1, 2, 0.5), hw.Temper(2, 4, 2.0)]).save(folder)
+    hw.open_model(checkpoint).edit([hw.Scale(1, 2, 0.5), hw.Temperature(2, 4, 2.0)]).save(folder)
     return folder
 
 

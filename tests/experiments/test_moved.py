@@ -45,7 +45,7 @@ def test_silence_does_what_the_edit_does(model, passage, found):
     with torch.no_grad():
         own = model.hf(TEXT).logits
         for head, value in zip(HEADS, does.tolist(), strict=True):
-            assert divergence(own, model.edit(hw.Silence(1, head)).hf(TEXT).logits) == pytest.approx(value, rel=1e-3, abs=1e-6)
+            assert divergence(own, model.edit(hw.Ablate(1, head)).hf(TEXT).logits) == pytest.approx(value, rel=1e-3, abs=1e-6)
 
 
 def logits_with(hf: LlamaForCausalLM, head: int, other: torch.Tensor) -> torch.Tensor:

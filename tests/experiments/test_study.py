@@ -39,7 +39,7 @@ def test_the_base_is_the_models_own_loss(study):
 
 def test_losses_without_heads_are_those_of_an_edited_model(study):
     heads = {(0, 1), (2, 5), (2, 0)}
-    edited = study.model.edit([hw.Silence(layer, head) for layer, head in sorted(heads)])
+    edited = study.model.edit([hw.Ablate(layer, head) for layer, head in sorted(heads)])
     found = study.losses(heads)
     for text, loss in zip(study.texts, found.tolist(), strict=True):
         ids = torch.tensor([study.model.tokenizer(text)["input_ids"]])

@@ -25,11 +25,11 @@ def model(checkpoints):
 
 
 def test_a_link_makes_its_edits_and_the_output_shows_them(page, tiny, model):
-    opened(page, tiny, f"{MODEL};edits=silence:1.3,scale:0.2:0.5,nonsense,scale:2.1")
+    opened(page, tiny, f"{MODEL};edits=silence:1.3,scale:0.2:0.5,nonsense,scale:2.1")  # the word of earlier releases
     page.wait_for_selector(".stage [data-effect=mean_kl]")
     assert told(page) == "L1 H3 silenced | L0 H2 × 0.50"
-    assert state(page).endswith("edits=silence:1.3,scale:0.2:0.5"), "what makes no sense is left out"
-    before, after = (one.run(TEXT).outputs["logits"][0] for one in (model, model.edit([hw.Silence(1, 3), hw.Scale(0, 2, 0.5)])))
+    assert state(page).endswith("edits=ablate:1.3,scale:0.2:0.5"), "what makes no sense is left out"
+    before, after = (one.run(TEXT).outputs["logits"][0] for one in (model, model.edit([hw.Ablate(1, 3), hw.Scale(0, 2, 0.5)])))
     right, rows = after[-1].softmax(-1), page.locator(".stage .chance").all()
     shown = [float(one.get_attribute("data-probability")) for one in rows]
     assert shown == sorted(shown, reverse=True), "what is likeliest now comes first"
@@ -45,7 +45,7 @@ def test_a_link_makes_its_edits_and_the_output_shows_them(page, tiny, model):
 
 
 def test_a_silenced_head_s_writes_are_said_to_be_as_loaded(page, tiny):
-    opened(page, tiny, f"{MODEL};edits=silence:2.5")
+    opened(page, tiny, f"{MODEL};edits=ablate:2.5")
     page.wait_for_selector(".edits li")
     assert page.locator(".stat[data-measure=write_norm] .name").inner_text().split() == ["write", "norm", "as", "loaded"]
     page.keyboard.press("Control+z")
@@ -56,7 +56,7 @@ def test_edits_outlive_a_reload_and_the_way_back_and_keys_undo_them(page, tiny):
     opened(page, tiny, MODEL)
     page.get_by_role("button", name="Silence").click()
     page.wait_for_selector(".edits li")
-    wait(page, "location.hash.endsWith('edits=silence:2.5')")
+    wait(page, "location.hash.endsWith('edits=ablate:2.5')")
     page.keyboard.press("2")
     page.wait_for_selector(".edits li")
     page.reload()
@@ -65,38 +65,38 @@ def test_edits_outlive_a_reload_and_the_way_back_and_keys_undo_them(page, tiny):
     page.keyboard.press("Control+z")
     wait(page, "!document.querySelector('.edits li') && !location.hash.includes('edits')")
     page.keyboard.press("Control+Shift+Z")
-    wait(page, "document.querySelector('.edits li') && location.hash.includes('edits=silence:2.5')")
+    wait(page, "document.querySelector('.edits li') && location.hash.includes('edits=ablate:2.5')")
     page.go_back()
     wait(page, "document.querySelector('.gridview') && location.hash.startsWith('#model/2/5')")
-    assert told(page) == "L2 H5 silenced" and "edits=silence:2.5" in state(page), "the way back undoes no edit"
+    assert told(page) == "L2 H5 silenced" and "edits=ablate:2.5" in state(page), "the way back undoes no edit"
     page.evaluate(f"location.hash = '#{MODEL};edits=scale:0.1:2'")
     wait(page, "document.querySelector('.edits li').innerText === 'L0 H1 × 2.00'")
 
 
 def test_edits_of_a_part_are_told_apart(page, tiny):
-    opened(page, tiny, f"model;model=t5;text={TEXT.replace(' ', '+')};edits=silence:decoder.cross/1.2")
+    opened(page, tiny, f"model;model=t5;text={TEXT.replace(' ', '+')};edits=ablate:decoder.cross/1.2")
     page.wait_for_selector(".edits li")
-    assert told(page) == "L1 H2 silenced" and state(page).endswith("edits=silence:decoder.cross/1.2")
+    assert told(page) == "L1 H2 silenced" and state(page).endswith("edits=ablate:decoder.cross/1.2")
     page.locator("[aria-label=model]").select_option("llama")
     wait(page, "document.querySelector('.stage [data-probability]') && !document.querySelector('.edits li')")
     assert "model=llama" in state(page) and "edits" not in state(page), "edits are of one model"
 
 
 def test_edits_that_cannot_be_made_are_told(page, tiny, browser):
-    opened(page, tiny.split("?")[0], f"head/1/1;text={TEXT.replace(' ', '+')};edits=silence:1.1")
+    opened(page, tiny.split("?")[0], f"head/1/1;text={TEXT.replace(' ', '+')};edits=ablate:1.1")
     page.wait_for_selector(".edits")
     wait(page, "/The address names edits, which are not made here/.test(document.querySelector('.edits').innerText)")
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    other = opened(context.new_page(), tiny, f"{MODEL};edits=silence:0.1,silence:9.9")
+    other = opened(context.new_page(), tiny, f"{MODEL};edits=ablate:0.1,silence:9.9")
     other.wait_for_selector(".edits .note.fails")
     assert "got layer 9, head 9" in other.locator(".edits .note.fails").inner_text()
     assert told(other) == "L0 H1 silenced"
-    wait(other, "location.hash.endsWith('edits=silence:0.1')")
+    wait(other, "location.hash.endsWith('edits=ablate:0.1')")
     context.close()
 
 
 def test_what_is_saved_can_be_opened_and_compared(page, tiny):
-    opened(page, tiny, f"{MODEL};edits=silence:1.3")
+    opened(page, tiny, f"{MODEL};edits=ablate:1.3")
     page.wait_for_selector(".edits li")
     page.get_by_role("button", name="Save as checkpoint").click()
     page.locator(".save input").fill("../evil")

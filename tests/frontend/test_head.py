@@ -157,7 +157,7 @@ def test_an_edit_moves_the_output_and_undo_brings_it_back_exactly(page, tiny, mo
     assert page.locator(".edits li").inner_text() == "L1 H3 silenced"
     edited = probabilities(page)
     assert any(edited[token] != loaded[token] for token in loaded)
-    right = model.edit([hw.Silence(1, 3)]).run(SHORT).outputs["logits"][0, -1].softmax(-1)
+    right = model.edit([hw.Ablate(1, 3)]).run(SHORT).outputs["logits"][0, -1].softmax(-1)
     assert all(float(share) == pytest.approx(float(right[int(token)]), rel=1e-4, abs=1e-7) for token, share in edited.items())
     divergence = float((logits * (logits.log() - right.log())).sum())
     told = page.locator("[data-effect=kl] .value").inner_text()

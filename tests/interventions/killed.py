@@ -25,7 +25,7 @@ def state(folder: Path) -> dict[str, bytes]:
 
 def main(source: Path, folder: Path, seed: int) -> None:
     torch.set_num_threads(1)
-    edited = hw.open_model(source).edit(hw.Silence(1, 2))
+    edited = hw.open_model(source).edit(hw.Ablate(1, 2))
     clean = folder / "clean"
     edited.save(clean)
     start = time.monotonic()

@@ -35,11 +35,11 @@ def by_hand(model, name, change):
 
 
 EDITS = [
-    [hw.Silence(1, 2)],
+    [hw.Ablate(1, 2)],
     [hw.Scale(1, 2, -1.5)],
-    [hw.Temper(0, 4, 2.5), hw.Temper(1, 0, 0.3)],
-    [hw.Tie(1)],
-    [hw.Silence(0, 1), hw.Scale(0, 2, 3.0), hw.Temper(1, 5, 1.7), hw.Tie(0)],
+    [hw.Temperature(0, 4, 2.5), hw.Temperature(1, 0, 0.3)],
+    [hw.TieHeads(1)],
+    [hw.Ablate(0, 1), hw.Scale(0, 2, 3.0), hw.Temperature(1, 5, 1.7), hw.TieHeads(0)],
 ]
 
 
@@ -50,7 +50,7 @@ CASES = [("gpt2", edits) for edits in EDITS] + [(name, EDITS[-1]) for name in ("
 def test_in_the_weights_and_at_run_time_the_same(name, edits):
     model = wide(NEOX if name == "neox" else FAMILIES[name])
     untouched = {name: x.clone() for name, x in model.hf.state_dict().items()}
-    in_weights, at_run = model.edit(edits, at="weights"), model.edit(edits, at="run")
+    in_weights, at_run = model.edit(edits, mode="weights"), model.edit(edits, mode="run")
     one, two = final(in_weights), final(at_run)
     assert (one - two).abs().max() <= 1e-6 * one.abs().max()
     assert (one - final(model)).abs().max() > 1e-2
@@ -60,7 +60,7 @@ def test_in_the_weights_and_at_run_time_the_same(name, edits):
 
 def test_the_other_attention_implementations_of_the_model_see_the_same_edit():
     model = wide(FAMILIES["llama"])
-    edited = model.edit([hw.Scale(1, 2, 1.5), hw.Temper(0, 1, 2.0)])
+    edited = model.edit([hw.Scale(1, 2, 1.5), hw.Temperature(0, 1, 2.0)])
     torch.testing.assert_close(final(edited), edited.run(TOKENS).outputs["logits"])
     assert edited.hf.config._attn_implementation == model.hf.config._attn_implementation
     assert edited.run(TOKENS).proof.passed
@@ -71,9 +71,9 @@ def test_silence_is_zero_columns_of_w_o_and_nothing_else():
     name = "model.layers.1.self_attn.o_proj.weight"
     right = by_hand(model, name, lambda w: w[:, 8:12].zero_())
     wrong = by_hand(model, name, lambda w: w[8:12].zero_())  # slicing the output of o_proj, which is what published code does: no head
-    assert torch.equal(final(model.edit(hw.Silence(1, 2))), final(right))
+    assert torch.equal(final(model.edit(hw.Ablate(1, 2))), final(right))
     assert (final(wrong) - final(right)).abs().max() > 0.1
-    assert model.edit(hw.Silence(1, 2)).run(TOKENS).writes["norm"].sel(layer=1, head=2).max() == 0
+    assert model.edit(hw.Ablate(1, 2)).run(TOKENS).writes["norm"].sel(layer=1, head=2).max() == 0
 
 
 def test_scale_is_a_factor_of_what_the_head_writes():
@@ -85,7 +85,7 @@ def test_scale_is_a_factor_of_what_the_head_writes():
 @pytest.mark.parametrize("name", ["gpt2", "qwen3"])  # qwen3 normalises its queries: there it is done at run time
 def test_temper_is_a_softmax_of_scores_divided(name):
     model = wide(FAMILIES[name])
-    before, after = model.run(TOKENS), model.edit(hw.Temper(0, 4, 2.0)).run(TOKENS)
+    before, after = model.run(TOKENS), model.edit(hw.Temperature(0, 4, 2.0)).run(TOKENS)
     weights = before.weights(0, 4)
     expected = (weights.log() / 2).softmax(-1)
     torch.testing.assert_close(after.weights(0, 4), expected.nan_to_num())
@@ -94,16 +94,18 @@ def test_temper_is_a_softmax_of_scores_divided(name):
 
 def test_queries_that_are_normalised_are_tempered_at_run_time_and_not_in_the_weights():
     model = hw.open_model(build("qwen3"))
-    edited = model.edit([hw.Temper(0, 4, 2.0), hw.Silence(1, 1)])
-    assert [one.kind for one in edited.plan.run] == ["temper"] and [one.kind for one in edited.plan.weights] == ["silence"]
+    edited = model.edit([hw.Temperature(0, 4, 2.0), hw.Ablate(1, 1)])
+    assert [one.kind for one in edited.plan.run] == ["temperature"] and [one.kind for one in edited.plan.weights] == ["ablate"]
     assert edited.hf.config._attn_implementation == "headwise"
-    with pytest.raises(ModelError, match=r"Temper\(layer=0, head=4.*possible in the weights.*normalised after W_Q, whose size has no effect. Leave out at="):
-        model.edit(hw.Temper(0, 4, 2.0), at="weights")
+    with pytest.raises(
+        ModelError, match=r"Temperature\(layer=0, head=4.*possible in the weights.*normalised after W_Q, whose size has no effect. Leave out mode="
+    ):
+        model.edit(hw.Temperature(0, 4, 2.0), mode="weights")
 
 
 def test_tied_heads_have_one_pattern_that_of_head_0():
     model = wide(FAMILIES["llama"])
-    before, after = model.run(TOKENS), model.edit(hw.Tie(1)).run(TOKENS)
+    before, after = model.run(TOKENS), model.edit(hw.TieHeads(1)).run(TOKENS)
     for head in range(6):
         torch.testing.assert_close(after.weights(1, head), before.weights(1, 0))
     read = after._kept(1).read
@@ -112,7 +114,7 @@ def test_tied_heads_have_one_pattern_that_of_head_0():
 
 def test_blind_hides_keys_and_the_rest_adds_up_to_1_again():
     model = wide(FAMILIES["llama"])
-    before, edited = model.run(TOKENS), model.edit(hw.Blind(0, 3, keys=[0, 2, 50]))
+    before, edited = model.run(TOKENS), model.edit(hw.MaskKeys(0, 3, keys=[0, 2, 50]))
     weights = edited.run(TOKENS).weights(0, 3)
     assert weights[:, [0, 2]].abs().max() == 0
     expected = before.weights(0, 3).clone()
@@ -126,30 +128,30 @@ def test_blind_hides_keys_and_the_rest_adds_up_to_1_again():
 
 def test_one_use_of_a_shared_layer_is_edited_at_run_time_alone():
     model = hw.open_model(drawn(AlbertModel(AlbertConfig(**COMMON, embedding_size=12))))
-    edited = model.edit(hw.Silence(1, 2))
-    assert [one.kind for one in edited.plan.run] == ["silence"]
+    edited = model.edit(hw.Ablate(1, 2))
+    assert [one.kind for one in edited.plan.run] == ["ablate"]
     norm = edited.run(TOKENS).writes["norm"].sel(head=2).max("query").values[0]
     assert norm[1] == 0 and norm[0] > 0 and norm[2] > 0
-    message = r"Silence\(layer=1, head=2, part=None\) must be possible in the weights, .*dense.weight is layer 1's and layer 0, 2's too"
+    message = r"Ablate\(layer=1, head=2, part=None\) must be possible in the weights, .*dense.weight is layer 1's and layer 0, 2's too"
     with pytest.raises(ModelError, match=message):
-        model.edit(hw.Silence(1, 2), at="weights")
-    with pytest.raises(ModelError, match=r"Temper.* as the model runs, .* computes layer 1 and layer 0, 2 too; nor in the weights: .* too"):
-        model.edit(hw.Temper(1, 2, 2.0))
+        model.edit(hw.Ablate(1, 2), mode="weights")
+    with pytest.raises(ModelError, match=r"Temperature.* as the model runs, .* computes layer 1 and layer 0, 2 too; nor in the weights: .* too"):
+        model.edit(hw.Temperature(1, 2, 2.0))
 
 
 def test_attention_that_the_model_computes_itself_is_edited_in_the_weights():
     model = hw.open_model(BLOOM.build())
-    edited = model.edit([hw.Silence(0, 1), hw.Temper(1, 2, 2.0)])
+    edited = model.edit([hw.Ablate(0, 1), hw.Temperature(1, 2, 2.0)])
     assert edited.report.passed
     assert "BloomAttention" in str(type(model.hf.transformer.h[0].self_attention)) and not edited.plan.run
-    with pytest.raises(ModelError, match=r"Blind.* must be possible as the model runs, .*self_attention computes its attention itself"):
-        model.edit(hw.Blind(0, 1, keys=[0]))
+    with pytest.raises(ModelError, match=r"MaskKeys.* must be possible as the model runs, .*self_attention computes its attention itself"):
+        model.edit(hw.MaskKeys(0, 1, keys=[0]))
 
 
 def test_a_norm_over_all_heads_leaves_temper_and_tie_to_run_time():
     model = hw.open_model(drawn(Olmo2ForCausalLM(Olmo2Config(**GROUPED))))
-    edited = model.edit([hw.Temper(0, 1, 2.0), hw.Tie(1)])
-    assert [one.kind for one in edited.plan.run] == ["temper", "tie"]
+    edited = model.edit([hw.Temperature(0, 1, 2.0), hw.TieHeads(1)])
+    assert [one.kind for one in edited.plan.run] == ["temperature", "tie_heads"]
     assert edited.report.passed
     with pytest.raises(ModelError, match=r"the rows of each head's query must be told apart in model.layers.0.self_attn, got none: every row that head 0"):
         edited.anatomy.side(edited.anatomy.place(0), "query")
@@ -158,29 +160,29 @@ def test_a_norm_over_all_heads_leaves_temper_and_tie_to_run_time():
 def test_parts_are_named():
     family = FAMILIES["t5"]
     model = hw.open_model(family.build())
-    edited = model.edit([hw.Silence(1, 2, part="decoder.cross"), hw.Tie(0, part="encoder.self")])
+    edited = model.edit([hw.Ablate(1, 2, part="decoder.cross"), hw.TieHeads(0, part="encoder.self")])
     norm = edited.run(given(family)).writes_of("decoder.cross")["norm"]
     assert float(norm.sel(layer=1, head=2).max()) == 0 and float(norm.sel(layer=0, head=2).max()) > 0
     with pytest.raises(ArgumentError, match=r"part must be given where a model has several, got None. Choose one of encoder.self, decoder.self, decoder.cross"):
-        model.edit(hw.Silence(1, 2))
+        model.edit(hw.Ablate(1, 2))
     with pytest.raises(ArgumentError, match=r"part must be one of encoder.self, .*, got 'cross'. Correct the name."):
-        model.edit(hw.Silence(1, 2, part="cross"))
+        model.edit(hw.Ablate(1, 2, part="cross"))
 
 
 def test_undo_is_leaving_an_edit_out():
     model = hw.open_model(build("llama"))
-    both = model.edit(hw.Silence(0, 1)).edit([hw.Scale(1, 1, 2.0)])
-    assert both.base is model and both.edits == (hw.Silence(0, 1), hw.Scale(1, 1, 2.0))
+    both = model.edit(hw.Ablate(0, 1)).edit([hw.Scale(1, 1, 2.0)])
+    assert both.base is model and both.edits == (hw.Ablate(0, 1), hw.Scale(1, 1, 2.0))
     assert torch.equal(final(model.edit(both.edits[1:])), final(model.edit(hw.Scale(1, 1, 2.0))))
     assert isinstance(both, EditedModel) and "2 edits" in repr(both)
 
 
 CONTRADICTIONS = [
-    [hw.Silence(1, 2), hw.Scale(1, 2, 2.0)],
+    [hw.Ablate(1, 2), hw.Scale(1, 2, 2.0)],
     [hw.Scale(1, 2, 2.0), hw.Scale(1, 2, 3.0)],
-    [hw.Temper(1, 2, 2.0), hw.Tie(1)],
-    [hw.Prune(1, 2), hw.Silence(1, 2)],
-    [hw.Tie(1), hw.Tie(1)],
+    [hw.Temperature(1, 2, 2.0), hw.TieHeads(1)],
+    [hw.Prune(1, 2), hw.Ablate(1, 2)],
+    [hw.TieHeads(1), hw.TieHeads(1)],
 ]
 
 
@@ -191,14 +193,30 @@ def test_edits_that_contradict_one_another_are_refused(edits):
 
 
 REFUSED = {
-    r"layer must be in 0..2 in the model, got 3. Choose one of these.": lambda: hw.Silence(3, 0),
-    r"head must be in 0..5 in layer 1, got 6. Choose one of these.": lambda: hw.Silence(1, 6),
+    r"layer must be in 0..2 in the model, got 3. Choose one of these.": lambda: hw.Ablate(3, 0),
+    r"head must be in 0..5 in layer 1, got 6. Choose one of these.": lambda: hw.Ablate(1, 6),
     r"head must be in 0..5 in layer 1, got -1. Choose one of these.": lambda: hw.Scale(1, -1, 2.0),
     r"factor must be a finite number, got inf. Pass 1.5, say.": lambda: hw.Scale(1, 1, float("inf")),
-    r"temperature must be above 0, got 0.0. Above 1 is flatter, below 1 sharper.": lambda: hw.Temper(1, 1, 0.0),
-    r"keys must be places from 0, at least one, got \[\]. Pass \[0\] for the first token.": lambda: hw.Blind(1, 1, keys=[]),
+    r"temperature must be above 0, got 0.0. Above 1 is flatter, below 1 sharper.": lambda: hw.Temperature(1, 1, 0.0),
+    r"keys must be places from 0, at least one, got \[\]. Pass \[0\] for the first token.": lambda: hw.MaskKeys(1, 1, keys=[]),
     r"edits must be at least one, got an empty list": list,
 }
+
+
+@pytest.mark.parametrize(("old", "new"), [("Silence", "Ablate"), ("Temper", "Temperature"), ("Blind", "MaskKeys"), ("Tie", "TieHeads")])
+def test_old_names_of_edits_are_the_new_classes_with_a_warning(old, new):
+    with pytest.warns(DeprecationWarning, match=rf"headwise\.{old} is deprecated and will be removed in the next release\. Use headwise\.{new}\."):
+        assert getattr(hw, old) is getattr(hw, new)
+    assert old not in dir(hw)
+
+
+def test_the_old_name_of_the_mode_still_works():
+    model = hw.open_model(build("gpt2"))
+    with pytest.warns(DeprecationWarning, match=r"edit\(at=\.\.\.\) is deprecated .* Use mode"):
+        edited = model.edit(hw.Ablate(1, 1), at="run")
+    assert [one.kind for one in edited.plan.run] == ["ablate"]
+    with pytest.warns(DeprecationWarning, match="Use mode"):
+        assert [one.kind for one in edited.edit(hw.Ablate(1, 2), at="run").plan.run] == ["ablate", "ablate"]
 
 
 @pytest.mark.parametrize("message", REFUSED)
@@ -210,15 +228,15 @@ def test_edits_that_name_nothing_are_refused(message):
 def test_edits_of_the_wrong_type_are_refused():
     model = hw.open_model(build("gpt2"))
     with pytest.raises(ArgumentTypeError, match=r"layer must be an int, got float. Count from 0."):
-        model.edit(hw.Silence(1.0, 2))
+        model.edit(hw.Ablate(1.0, 2))
     with pytest.raises(ArgumentTypeError, match=r"factor must be a number, got str. Pass 1.5, say."):
         hw.Scale(1, 1, "2")
     with pytest.raises(ArgumentTypeError, match=r"keys must be ints, got \['a'\]"):
-        hw.Blind(1, 1, keys=["a"])
-    with pytest.raises(ArgumentTypeError, match=r"edits must be hw.Silence, hw.Scale and the like, got str"):
-        model.edit(["silence"])
-    with pytest.raises(ArgumentError, match=r"at must be 'weights', 'run' or None, got 'now'"):
-        model.edit(hw.Silence(1, 1), at="now")
+        hw.MaskKeys(1, 1, keys=["a"])
+    with pytest.raises(ArgumentTypeError, match=r"edits must be hw.Ablate, hw.Scale and the like, got str"):
+        model.edit(["ablate"])
+    with pytest.raises(ArgumentError, match=r"mode must be 'weights', 'run' or None, got 'now'"):
+        model.edit(hw.Ablate(1, 1), mode="now")
 
 
 def test_numbers_that_do_not_fit_the_dtype_are_refused_when_they_are_made():
@@ -237,7 +255,7 @@ def test_nan_after_an_edit_is_reported():
 
 def test_a_parameter_written_to_since_is_reported():
     model = hw.open_model(build("gpt2"))
-    edited = model.edit(hw.Silence(0, 1))
+    edited = model.edit(hw.Ablate(0, 1))
     with torch.no_grad():
         model.hf.transformer.wte.weight.add_(0.0)
     verdict = edited.report.verdicts[-1]

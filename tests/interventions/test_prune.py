@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("plain")
 def test_the_matrices_shrink_and_the_model_says_what_it_says_with_the_heads_silenced(name, tmp_path):
     model = hw.open_model(FAMILIES[name].build().double())
     pruned = model.edit(PRUNES)
-    silenced = model.edit([hw.Silence(one.layer, one.head) for one in PRUNES])
+    silenced = model.edit([hw.Ablate(one.layer, one.head) for one in PRUNES])
     torch.testing.assert_close(final(pruned), final(silenced), rtol=1e-9, atol=1e-9)
     assert pruned.report.passed and [verdict.holds for verdict in pruned.report.verdicts] == [True] * 4
     assert "within rounding" in pruned.report.verdicts[0].sentence
@@ -42,7 +42,7 @@ def test_a_pruned_checkpoint_from_disk_keeps_all_but_what_says_the_sizes(tmp_pat
     assert {path.name for path in (tmp_path / "pruned").iterdir()} == {path.name for path in (tmp_path / "source").iterdir()} | {"headwise.json"}
 
 
-SILENCE = "Use Silence, which does the same without shrinking."
+SILENCE = "Use Ablate, which does the same without shrinking."
 REFUSED = {
     "key head": ("llama", PRUNES[:2], r"heads that share a key head must be pruned together, got 0, 1 of 0, 1, 2 in layer 0. Prune all of them."),
     "all": ("llama", [hw.Prune(0, head) for head in range(6)], r"a layer must keep a head, got all 6 of layer 0 pruned."),
@@ -91,9 +91,9 @@ def test_shared_layers_and_modules_without_a_configuration_are_refused():
 def test_prune_goes_with_edits_in_the_weights_alone():
     model = hw.open_model(build("llama"))
     edited = model.edit([*PRUNES, hw.Scale(0, 4, 2.0)])
-    silenced = model.edit([*(hw.Silence(one.layer, one.head) for one in PRUNES), hw.Scale(0, 4, 2.0)])
+    silenced = model.edit([*(hw.Ablate(one.layer, one.head) for one in PRUNES), hw.Scale(0, 4, 2.0)])
     torch.testing.assert_close(final(edited), final(silenced), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ModelError, match=r"edits besides Prune must be possible in the weights, got Blind.*, made as the model runs. Use Silence."):
-        model.edit([*PRUNES, hw.Blind(0, 4, keys=[0])])
-    at_run = model.edit([*PRUNES, hw.Blind(0, 4, keys=[0])], at="run")
+    with pytest.raises(ModelError, match=r"edits besides Prune must be possible in the weights, got MaskKeys.*, made as the model runs. Use Ablate."):
+        model.edit([*PRUNES, hw.MaskKeys(0, 4, keys=[0])])
+    at_run = model.edit([*PRUNES, hw.MaskKeys(0, 4, keys=[0])], mode="run")
     assert at_run.hf.get_parameter("model.layers.0.self_attn.o_proj.weight").shape == (24, 24)

@@ -24,7 +24,7 @@ from tests.interventions.test_edits import final
 from tests.models.tiny import build, ids
 
 TOKENS = ids(1, 9)
-EDITS = [hw.Silence(1, 2), hw.Scale(0, 1, 1.5), hw.Temper(2, 3, 2.0)]
+EDITS = [hw.Ablate(1, 2), hw.Scale(0, 1, 1.5), hw.Temperature(2, 3, 2.0)]
 pytestmark = pytest.mark.usefixtures("plain")
 
 
@@ -96,14 +96,14 @@ def test_the_record_says_what_was_done_on_which_bytes(source, tmp_path):
 def test_an_edited_checkpoint_edited_again_remembers_both(source, tmp_path):
     hw.open_model(source).edit(EDITS[:1]).save(tmp_path / "once")
     hw.open_model(tmp_path / "once").edit(EDITS[1:]).save(tmp_path / "twice")
-    assert json.loads((tmp_path / "twice" / "headwise.json").read_text())["earlier"]["edits"][0]["edit"] == "silence"
+    assert json.loads((tmp_path / "twice" / "headwise.json").read_text())["earlier"]["edits"][0]["edit"] == "ablate"
     hw.open_model(source).edit(EDITS).save(tmp_path / "both")
     one, two = tensors(tmp_path / "twice"), tensors(tmp_path / "both")
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_a_model_that_came_from_no_files_is_saved_whole(tmp_path):
-    edited = hw.open_model(build("gpt2")).edit([hw.Silence(1, 2), hw.Temper(0, 1, 2.0)])
+    edited = hw.open_model(build("gpt2")).edit([hw.Ablate(1, 2), hw.Temperature(0, 1, 2.0)])
     saved = edited.save(tmp_path / "edited")
     assert set(saved.changed) == {"transformer.h.1.attn.c_proj.weight", "transformer.h.0.attn.c_attn.weight", "transformer.h.0.attn.c_attn.bias"}
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "edited").eval()
@@ -112,14 +112,14 @@ def test_a_model_that_came_from_no_files_is_saved_whole(tmp_path):
 
 
 def test_edits_made_at_run_time_are_saved_in_the_weights_or_refused(source, tmp_path):
-    hw.open_model(source).edit(EDITS, at="run").save(tmp_path / "run")
-    hw.open_model(source).edit(EDITS, at="weights").save(tmp_path / "weights")
+    hw.open_model(source).edit(EDITS, mode="run").save(tmp_path / "run")
+    hw.open_model(source).edit(EDITS, mode="weights").save(tmp_path / "weights")
     one, two = tensors(tmp_path / "run"), tensors(tmp_path / "weights")
     assert all(torch.equal(one[name], two[name]) for name in one)
-    message = r"edits must be possible in the weights to be saved, got Blind\(.*\): no weight says which keys a head may look at. Keep the list"
+    message = r"edits must be possible in the weights to be saved, got MaskKeys\(.*\): no weight says which keys a head may look at. Keep the list"
     with pytest.raises(ModelError, match=message):
-        hw.open_model(source).edit(hw.Blind(1, 2, keys=[0])).save(tmp_path / "blind")
-    layer = hw.open_model(nn.TransformerEncoderLayer(24, 6, 20, batch_first=True).eval()).edit(hw.Silence(0, 1), inputs={"src": torch.randn(1, 7, 24)})
+        hw.open_model(source).edit(hw.MaskKeys(1, 2, keys=[0])).save(tmp_path / "blind")
+    layer = hw.open_model(nn.TransformerEncoderLayer(24, 6, 20, batch_first=True).eval()).edit(hw.Ablate(0, 1), inputs={"src": torch.randn(1, 7, 24)})
     with pytest.raises(ModelError, match=r"a model must be one of transformers to be saved as a checkpoint, got TransformerEncoderLayer."):
         layer.save(tmp_path / "layer")
     assert not (tmp_path / "blind").exists() and not (tmp_path / "layer").exists()
@@ -179,7 +179,7 @@ def test_a_model_trained_since_is_refused(source, tmp_path):
         model.hf.model.layers[1].self_attn.o_proj.weight.add_(1)
     message = r"an edited parameter must be stored as it is used, got model.layers.1.self_attn.o_proj.weight, which no tensor of 'source' equals"
     with pytest.raises(ModelError, match=message):
-        model.edit(hw.Silence(1, 2)).save(tmp_path / "edited")
+        model.edit(hw.Ablate(1, 2)).save(tmp_path / "edited")
 
 
 def test_factors_too_large_for_the_stored_dtype_are_refused(tmp_path):
@@ -261,16 +261,37 @@ def test_parameters_are_found_under_other_names_by_their_numbers(tmp_path):
 
 
 def test_a_list_of_edits_is_a_small_file(tmp_path):
-    edits = [hw.Silence(1, 2), hw.Blind(0, 1, keys=[3, 0]), hw.Tie(2, part="decoder.self"), hw.Prune(0, 0), hw.Temper(1, 1, 0.5), hw.Scale(0, 2, -1.0)]
+    edits = [
+        hw.Ablate(1, 2),
+        hw.MaskKeys(0, 1, keys=[3, 0]),
+        hw.TieHeads(2, part="decoder.self"),
+        hw.Prune(0, 0),
+        hw.Temperature(1, 1, 0.5),
+        hw.Scale(0, 2, -1.0),
+    ]
     write_edits(edits, tmp_path / "edits.json", "a model")
     assert read_edits(tmp_path / "edits.json") == edits
     assert (tmp_path / "edits.json").stat().st_size < 1000
 
 
+def test_a_list_with_the_kinds_of_earlier_releases_is_read(tmp_path):
+    old = [
+        {"edit": "silence", "layer": 1, "head": 2},
+        {"edit": "blind", "layer": 0, "head": 1, "keys": [0, 3]},
+        {"edit": "tie", "layer": 2, "part": "decoder.self"},
+        {"edit": "temper", "layer": 1, "head": 1, "temperature": 0.5},
+    ]
+    (tmp_path / "old.json").write_text(json.dumps({"headwise": "0.1.0", "edits": old}))
+    edits = [hw.Ablate(1, 2), hw.MaskKeys(0, 1, keys=[0, 3]), hw.TieHeads(2, part="decoder.self"), hw.Temperature(1, 1, 0.5)]
+    assert read_edits(tmp_path / "old.json") == edits
+    write_edits(edits, tmp_path / "new.json")
+    assert [one["edit"] for one in json.loads((tmp_path / "new.json").read_text())["edits"]] == ["ablate", "mask_keys", "tie_heads", "temperature"]
+
+
 BROKEN = {
     "no JSON": ("{", r"a file of edits must be one that headwise wrote, got .*: it is no JSON. Check the path."),
     "nothing": ("{}", r"a file of edits must list some under 'edits', got none in .*"),
-    "unknown": ('{"edits": [{"edit": "flip"}]}', r"an edit must be one of blind, prune, scale, silence, temper, tie, got 'flip' in edit 0 of .*"),
+    "unknown": ('{"edits": [{"edit": "flip"}]}', r"an edit must be one of ablate, mask_keys, prune, scale, temperature, tie_heads, got 'flip' in edit 0 of .*"),
     "numbers": ('{"edits": [{"edit": "scale", "layer": 1}]}', r"an edit must have the numbers of its kind, got .* in edit 0 of .*: .*missing"),
 }
 

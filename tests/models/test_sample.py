@@ -32,4 +32,4 @@ def test_a_model_of_another_kind_must_be_given_its_input():
     layer = nn.TransformerEncoderLayer(24, 6, 20, batch_first=True).eval()
     message = r"inputs must be given for a model that reads no text, image or sound, got TransformerEncoderLayer. Pass a dict of its own inputs."
     with pytest.raises(ArgumentError, match=message):
-        hw.open_model(layer).edit(hw.Silence(0, 1))
+        hw.open_model(layer).edit(hw.Ablate(0, 1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwise.interventions.edits.ablate import Silence
+from headwise.interventions.edits.ablate import Ablate
 from headwise.interventions.edits.scale import Scale
 from tests.server.conftest import serving
 from tests.server.models import TEXT
@@ -10,7 +10,7 @@ from tests.server.models import TEXT
 
 @pytest.fixture
 def two(opened):
-    tuned = opened["llama"].edit([Silence(1, 2), Scale(0, 4, 3.0)])
+    tuned = opened["llama"].edit([Ablate(1, 2), Scale(0, 4, 3.0)])
     tuned.name = "tuned"
     with serving(models=[opened["llama"], tuned], compare=("llama", "tuned")) as page:
         yield page

@@ -10,7 +10,7 @@ import typer
 from headwise import __version__
 from headwise.catalog import entries
 from headwise.cli.command import Command
-from headwise.cli.output import print_error, print_json
+from headwise.cli.output import print_error, print_json, print_warning
 from headwise.errors import HeadwiseError
 
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return build()(words or ["--help"], prog_name="headwise", standalone_mode=False) or 0
+        return build()(_with_new_options(words) or ["--help"], prog_name="headwise", standalone_mode=False) or 0
     except HeadwiseError as error:
         return _refuse(str(error), type(error).__name__, words)
     except typer.TyperException as error:
@@ -40,6 +40,19 @@ def build() -> typer.Typer:
     for name, entry in entries("headwise.cli").items():
         app.command(name, help=_help(entry))(entry.run)
     return app
+
+
+def _with_new_options(words: Sequence[str]) -> list[str]:
+    """The command line with options of earlier releases replaced by those of this one; each is warned of."""
+    entry = entries("headwise.cli").get(next((word for word in words if not word.startswith("-")), ""))
+    found = []
+    for word in words:
+        option, equals, value = word.partition("=")
+        new = None if entry is None else entry.renamed.get(option)
+        if new is not None:
+            print_warning(f"{option} is deprecated and will be removed in the next release. Use {new}.")
+        found.append(word if new is None else f"{new}{equals}{value}")
+    return found
 
 
 def _say_version(asked: bool) -> bool:

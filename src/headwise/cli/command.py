@@ -1,7 +1,7 @@
 """What a command is: a function whose signature typer reads, and examples that a test runs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -16,7 +16,9 @@ class Command:
     Attributes:
         run: what it does; returns the exit code, None for 0. Its docstring is the help.
         examples: command line to what it shows.
+        renamed: options of earlier releases, each with the one that replaces it; they still work for one release, with a warning.
     """
 
     run: Callable[..., int | None]
     examples: Mapping[str, str]
+    renamed: Mapping[str, str] = field(default_factory=dict)

@@ -24,27 +24,29 @@ Many = list[str] | None
 
 def edit(
     model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or a demo such as demo:smollm2.", show_default=False)],
-    silence: Annotated[Many, typer.Option(metavar="LAYER.HEAD", help="The head says nothing; may be given again, as may the others.")] = None,
-    scale: Annotated[Many, typer.Option(metavar="LAYER.HEAD=FACTOR", help="What the head adds is multiplied.")] = None,
-    temper: Annotated[Many, typer.Option(metavar="LAYER.HEAD=TEMPERATURE", help="The head's scores are divided: above 1 flatter, below 1 sharper.")] = None,
-    tie: Annotated[Many, typer.Option(metavar="LAYER", help="All heads of the layer read what head 0 reads.")] = None,
-    prune: Annotated[Many, typer.Option(metavar="LAYER.HEAD", help="The head is taken out and the matrices shrink, where the family allows it.")] = None,
-    blind: Annotated[Many, typer.Option(metavar="LAYER.HEAD=KEY,KEY", help="The head may not look at these places; only as the model runs.")] = None,
-    apply: Annotated[Path | None, typer.Option(help="A file of edits, or the headwise.json of a saved checkpoint.")] = None,
-    list_: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Write the list of edits to this file, to apply again.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Save the edited model here: transformers loads it.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Exchange the checkpoint that is at --out for the new one.")] = False,
-    at: Annotated[str | None, typer.Option(help="weights, or run for as the model runs; the weights wherever that can be when absent.")] = None,
-    text: Annotated[str | None, typer.Option(help="See the effect on this text; @FILE reads a file, - standard input.")] = None,
+    ablate: Annotated[Many, typer.Option(metavar="LAYER.HEAD", help="Set the head's output to zero. Repeatable, like the other edits.")] = None,
+    scale: Annotated[Many, typer.Option(metavar="LAYER.HEAD=FACTOR", help="Multiply the head's write by a factor.")] = None,
+    temperature: Annotated[
+        Many, typer.Option(metavar="LAYER.HEAD=TEMPERATURE", help="Divide the head's scores by a temperature: above 1 flatter, below 1 sharper.")
+    ] = None,
+    tie_heads: Annotated[Many, typer.Option(metavar="LAYER", help="Give every head of the layer the W_Q, W_K and W_V of head 0.")] = None,
+    prune: Annotated[Many, typer.Option(metavar="LAYER.HEAD", help="Remove the head and shrink the matrices, where the architecture allows it.")] = None,
+    mask_keys: Annotated[Many, typer.Option(metavar="LAYER.HEAD=KEY,KEY", help="Hide these key positions from the head; at run time only.")] = None,
+    apply: Annotated[Path | None, typer.Option(help="Apply the edits in this file, or in the headwise.json of a saved checkpoint.")] = None,
+    list_: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Write the list of edits to this file, for --apply.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Save the edited model to this directory; transformers loads it.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the checkpoint that is already at --out.")] = False,
+    mode: Annotated[str | None, typer.Option(help="weights, or run for at run time. By default an edit is made in the weights wherever possible.")] = None,
+    text: Annotated[str | None, typer.Option(help="Measure the effect on this text; @FILE reads a file, - standard input.")] = None,
     csv: Csv = None,
-    png: Annotated[Path | None, typer.Option(help="Write the grid of what heads write, after over before, to this file.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write the grid of write norms, after over before, to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Change heads of MODEL, see what that does, and save the result.
+    """Edit heads of MODEL, measure the effect, and save the result.
 
-    The edits are proved on the text (on a few tokens without one): every other head of an edited layer writes what it wrote, to the last bit. MODEL is
-    never written to, unless --out names it and --overwrite is given. A part of a model is named before the layer: decoder.cross:1.3. Exit code 1 when a
-    proof fails, such as NaN after an edit.
+    The edits are verified on the text (on a few tokens without one): every other head of an edited layer writes exactly what it wrote, to the last bit. MODEL
+    is never written to unless --out names it and --overwrite is given. To name a part of a model, put it before the layer: decoder.cross:1.3. The exit code
+    is 1 if a verification fails, for instance because of NaN after an edit.
     """
     from headwise.render.figure import check_png
 
@@ -56,14 +58,14 @@ def edit(
         from headwise.interventions.edit_list import read_edits, write_edits
         from headwise.models.loading.open_model import open_model
         from headwise.render.results.edit_table import edit_data, edit_lines
-    named = {"silence": silence, "scale": scale, "temper": temper, "tie": tie, "prune": prune, "blind": blind}
+    named = {"ablate": ablate, "scale": scale, "temperature": temperature, "tie_heads": tie_heads, "prune": prune, "mask_keys": mask_keys}
     edits = [*_edits(named), *(read_edits(apply) if apply is not None else [])]
     if not edits:
-        raise ArgumentError("edits must be at least one, got none. Add for example --silence 3.5.")
+        raise ArgumentError("edits must be at least one, got none. Add for example --ablate 3.5.")
     words = None if text is None else read_text(text)
     opened = open_model(model)
     with waiting(f"editing {model}"):
-        edited = opened.edit(edits, at=at)
+        edited = opened.edit(edits, mode=mode)
         report, found = edited.report_on(words), effect(edited, words)
     if list_ is not None:
         write_edits(edits, list_, model)
@@ -89,19 +91,19 @@ def _edits(named: dict[str, Many]) -> Iterator["Edit"]:
 
 
 def _one(make: Any, numbers: str, name: str, word: str) -> "Edit":
-    found = WRITTEN.fullmatch(word.strip())
+    found, option = WRITTEN.fullmatch(word.strip()), name.replace("_", "-")
     wants_head, wants_amount = "HEAD" in numbers, "=" in numbers
     if found is None or (found["head"] is not None) != wants_head or (found["amount"] is not None) != wants_amount:
-        raise ArgumentError(f"{name} must be {numbers}, got {word!r}. Write for example --{name} {_example(numbers)}.")
+        raise ArgumentError(f"{option} must be {numbers}, got {word!r}. Write for example --{option} {_example(numbers)}.")
     places = [int(found["layer"]), *([int(found["head"])] if wants_head else [])]
-    return make(*places, *([_amount(name, numbers, found["amount"])] if wants_amount else []), part=found["part"])
+    return make(*places, *([_amount(option, numbers, found["amount"])] if wants_amount else []), part=found["part"])
 
 
-def _amount(name: str, numbers: str, word: str) -> Any:
+def _amount(option: str, numbers: str, word: str) -> Any:
     try:
         return tuple(int(key) for key in word.split(",")) if "KEY" in numbers else float(word)
     except ValueError:
-        raise ArgumentError(f"{name} must be {numbers}, got {word!r} after =. Write for example --{name} {_example(numbers)}.") from None
+        raise ArgumentError(f"{option} must be {numbers}, got {word!r} after =. Write for example --{option} {_example(numbers)}.") from None
 
 
 def _example(numbers: str) -> str:
@@ -126,8 +128,9 @@ def _files(edited: "EditedModel", found: "Effect", csv: Path | None, png: Path |
 ENTRY = Command(
     edit,
     examples={
-        'headwise edit demo:minilm --silence 3.5 --scale 2.1=1.5 --temper 0.4=2 --text "The cat sat on the mat."': "three edits, what they do, their proof",
-        "headwise edit demo:minilm --tie 1 --list edits.json --out edited": "every head of a layer reads head 0's slice; saved, with a list to apply again",
-        'headwise edit demo:minilm --blind 2.7=0 --text "The cat sat on the mat." --json': "a head that may not look at the first token, as data",
+        'headwise edit demo:minilm --ablate 3.5 --scale 2.1=1.5 --temperature 0.4=2 --text "The cat sat on the mat."': "three edits, measured and verified",
+        "headwise edit demo:minilm --tie-heads 1 --list edits.json --out edited": "every head of a layer made like head 0; saved, with a list to apply again",
+        'headwise edit demo:minilm --mask-keys 2.7=0 --text "The cat sat on the mat." --json': "the first token hidden from a head, as data",
     },
+    renamed={"--silence": "--ablate", "--temper": "--temperature", "--tie": "--tie-heads", "--blind": "--mask-keys", "--at": "--mode"},
 )

@@ -38,6 +38,11 @@ def print_error(message: str) -> None:
     Console(file=sys.stderr, highlight=False, soft_wrap=True).print(line)
 
 
+def print_warning(message: str) -> None:
+    """One line on standard error about something that still works."""
+    Console(file=sys.stderr, highlight=False, soft_wrap=True).print(Text.assemble(("warning: ", "bold yellow"), message))
+
+
 @contextmanager
 def waiting(for_what: str) -> Iterator[None]:
     """Say what is being waited for, and for how long, once it has taken two seconds; nothing where nobody looks on.

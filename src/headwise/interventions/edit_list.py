@@ -12,13 +12,15 @@ from headwise.errors import ArgumentError, HeadwiseError
 from headwise.interventions.edit import Edit, Kind
 from headwise.storage.atomic_write import write_whole
 
+RENAMED = {"blind": "mask_keys", "silence": "ablate", "temper": "temperature", "tie": "tie_heads"}  # kinds in files of earlier releases
+
 
 def kinds() -> Mapping[str, Kind]:
     """Every kind of edit, by name.
 
     Example:
         >>> sorted(kinds())
-        ['blind', 'prune', 'scale', 'silence', 'temper', 'tie']
+        ['ablate', 'mask_keys', 'prune', 'scale', 'temperature', 'tie_heads']
     """
     return entries("headwise.interventions.edits")
 
@@ -66,9 +68,10 @@ def read_edits(path: str | Path) -> list[Edit]:
 
 def _one(x: Any, where: str) -> Edit:
     known = kinds()
-    if not isinstance(x, dict) or x.get("edit") not in known:
+    kind = RENAMED.get(str(x.get("edit")), x.get("edit")) if isinstance(x, dict) else None
+    if kind not in known:
         raise ArgumentError(f"an edit must be one of {', '.join(known)}, got {x.get('edit') if isinstance(x, dict) else x!r} in {where}. Correct it.")
     try:
-        return known[x["edit"]].make(**{name: value for name, value in x.items() if name != "edit"})
+        return known[kind].make(**{name: value for name, value in x.items() if name != "edit"})
     except (TypeError, HeadwiseError) as error:
         raise ArgumentError(f"an edit must have the numbers of its kind, got {x} in {where}: {error}") from None

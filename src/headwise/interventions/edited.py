@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from headwise.axes import Tensor
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.interventions.edit import AtRun, Claim, Edit, Rewritten
 from headwise.interventions.edits.prune import Prune
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from headwise.interventions.edit_report import Report
     from headwise.interventions.save_record import Saved
 
-WAYS = ("weights", "run")
+MODES = ("weights", "run")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +75,10 @@ class EditedModel(Model):
             self._layouts = dict(base._layouts)  # its calls are where they were
         self.versions = {name: x._version for name, x in base.hf.named_parameters()}
 
-    def edit(self, edits: "Edit | Sequence[Edit]", at: str | None = None, inputs: Any = None) -> "EditedModel":
+    @renamed_parameters(at="mode")
+    def edit(self, edits: "Edit | Sequence[Edit]", mode: str | None = None, inputs: Any = None) -> "EditedModel":
         """The original with these edits besides; heads are counted as in the original."""
-        return edit(self.base, [*self.edits, *_list(edits)], at, inputs)
+        return edit(self.base, [*self.edits, *_list(edits)], mode, inputs)
 
     @cached_property
     def report(self) -> "Report":
@@ -100,7 +102,7 @@ class EditedModel(Model):
         return save(self, Path(folder), overwrite)
 
 
-def edit(model: Model, edits: "Edit | Sequence[Edit]", at: str | None = None, inputs: Any = None) -> EditedModel:
+def edit(model: Model, edits: "Edit | Sequence[Edit]", mode: str | None = None, inputs: Any = None) -> EditedModel:
     """A model with some heads changed; `Model.edit` says more.
 
     Raises:
@@ -109,37 +111,37 @@ def edit(model: Model, edits: "Edit | Sequence[Edit]", at: str | None = None, in
     """
     listed = _list(edits)
     if not listed:
-        raise ArgumentError("edits must be at least one, got an empty list. Pass hw.Silence(3, 5), say.")
+        raise ArgumentError("edits must be at least one, got an empty list. Pass hw.Ablate(3, 5), say.")
     for one in listed:
         if not isinstance(one, Edit):
-            raise ArgumentTypeError(f"edits must be hw.Silence, hw.Scale and the like, got {type(one).__name__}. Pass hw.Silence(3, 5), say.")
-    if at is not None and at not in WAYS:
-        raise ArgumentError(f"at must be 'weights', 'run' or None, got {at!r}. None chooses the weights wherever that can be.")
+            raise ArgumentTypeError(f"edits must be hw.Ablate, hw.Scale and the like, got {type(one).__name__}. Pass hw.Ablate(3, 5), say.")
+    if mode is not None and mode not in MODES:
+        raise ArgumentError(f"mode must be 'weights', 'run' or None, got {mode!r}. None chooses the weights wherever that can be.")
     anatomy = Anatomy(model, inputs)
     _check_apart(listed, anatomy)
     with torch.no_grad():
-        return EditedModel(model, listed, planned(listed, anatomy, at), anatomy)
+        return EditedModel(model, listed, planned(listed, anatomy, mode), anatomy)
 
 
-def planned(edits: Sequence[Edit], anatomy: Anatomy, at: str | None) -> Plan:
+def planned(edits: Sequence[Edit], anatomy: Anatomy, mode: str | None) -> Plan:
     """Which edits are made where.
 
     Raises:
         ModelError: one cannot be made at all, or not in the way asked for.
     """
-    weights = [one for one in edits if at != "run" and (at == "weights" or one.not_in_weights(anatomy) is None)]
+    weights = [one for one in edits if mode != "run" and (mode == "weights" or one.not_in_weights(anatomy) is None)]
     run = [one for one in edits if one not in weights]
     for one in weights:
         why = one.not_in_weights(anatomy)
         if why is not None:
-            raise ModelError(f"{one} must be possible in the weights, got none where it would be: {why}. Leave out at='weights'.")
+            raise ModelError(f"{one} must be possible in the weights, got none where it would be: {why}. Leave out mode='weights'.")
     for one in run:
         why, other = one.not_at_run(anatomy), one.not_in_weights(anatomy)
         if why is not None:
             raise ModelError(f"{one} must be possible as the model runs, got none where it would be: {why}{f'; nor in the weights: {other}' if other else ''}.")
     prunes = [one for one in weights if isinstance(one, Prune)]
     if prunes and run:
-        raise ModelError(f"edits besides Prune must be possible in the weights, got {run[0]}, made as the model runs. Use Silence.")
+        raise ModelError(f"edits besides Prune must be possible in the weights, got {run[0]}, made as the model runs. Use Ablate.")
     changes = [change for one in weights for change in one.rewritten(anatomy)]
     return Plan(tuple(weights), tuple(run), tuple(changes), shrinking(anatomy, prunes) if prunes else None)
 

@@ -17,7 +17,7 @@ from headwise.models.capture.places import Place
 from headwise.models.loading.model_info import text_config
 from headwise.models.parameters.head_blocks import Block
 
-FIX = "Use Silence, which does the same without shrinking."
+FIX = "Use Ablate, which does the same without shrinking."
 ATOMS = (bool, int, float, str)
 
 
@@ -59,7 +59,7 @@ def shrinking(anatomy: Anatomy, prunes: Sequence[Prune]) -> Shrinking:
     """What goes with these heads.
 
     Raises:
-        ModelError: they cannot be taken out of this model; the message says why and offers Silence.
+        ModelError: they cannot be taken out of this model; the message says why and offers Ablate.
     """
     gone: dict[int, set[int]] = {place.index: set() for place in anatomy.places}
     for prune in prunes:

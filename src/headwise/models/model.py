@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from torch import nn
 from headwise.attention.attend import statistic_names
 from headwise.axes import Bool, Int, Tensor
 from headwise.catalog import late
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.models.capture.activation_store import Store, bytes_of
 from headwise.models.capture.layout import Layout
@@ -26,6 +27,10 @@ from headwise.models.loading.inputs import Inputs, encode
 from headwise.models.run import Run
 from headwise.models.runs.run_metadata import Facts
 from headwise.storage.source_files import Origin
+
+if TYPE_CHECKING:
+    from headwise.interventions.edit import Edit
+    from headwise.interventions.edited import EditedModel
 
 Text = str | Sequence[str]
 
@@ -132,13 +137,14 @@ class Model:
         note = disagreement(given, run.outputs.get("logits"), plan.start)
         return run if note is None else run.noted(note)
 
-    def edit(self, edits: Any, at: str | None = None, inputs: Any = None) -> Any:
+    @renamed_parameters(at="mode")
+    def edit(self, edits: "Edit | Sequence[Edit]", mode: str | None = None, inputs: Any = None) -> "EditedModel":
         """The model with some heads changed; this one is untouched, and shares every tensor that no edit touches.
 
         Args:
-            edits: `hw.Silence(3, 5)`, `hw.Scale(2, 1, 1.5)`, `hw.Temper(0, 4, 2.0)`, `hw.Tie(1)`, `hw.Prune(4, 2)`, `hw.Blind(2, 7, keys=[0])`: one or a list.
-                To undo one is to leave it out.
-            at: "weights", or "run" for as the model runs; None = in the weights wherever that can be. The numbers are the same.
+            edits: `hw.Ablate(3, 5)`, `hw.Scale(2, 1, 1.5)`, `hw.Temperature(0, 4, 2.0)`, `hw.TieHeads(1)`, `hw.Prune(4, 2)`, `hw.MaskKeys(2, 7, keys=[0])`:
+                one or a list. To undo one is to leave it out.
+            mode: "weights", or "run" for as the model runs; None = in the weights wherever that can be. The numbers are the same.
             inputs: what to run once to find the heads, as for `run`; a few tokens when absent.
 
         Returns:
@@ -148,7 +154,7 @@ class Model:
             ArgumentError: an edit that contradicts another, or that names no layer or head of the model.
             ModelError: an edit that cannot be made in this model, or not in the way asked for.
         """
-        return late("headwise.interventions.edited:edit")(self, edits, at, inputs)
+        return late("headwise.interventions.edited:edit")(self, edits, mode, inputs)
 
     def show(self, text: str | None = None) -> Any:
         """The page of this model in a notebook, on this text or on a sample.

@@ -56,7 +56,7 @@ def test_losses_and_direct_effects_by_hand(study):
     found = copied(study, [(1, 1)], 3)
     model = study.model
     for number, repeat in enumerate(repeats(model, Material(limit=3, seed=study.seed + 1))):
-        silenced = model.edit([hw.Silence(1, 1)])
+        silenced = model.edit([hw.Ablate(1, 1)])
         for column, one in ((0, model), (1, silenced)):
             with torch.no_grad():
                 losses = torch.nn.functional.cross_entropy(one.hf(input_ids=repeat.given).logits[0, :-1].double(), repeat.given[0, 1:], reduction="none")

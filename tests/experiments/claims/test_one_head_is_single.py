@@ -1,4 +1,4 @@
-"""A head alone against the definition; tying against the model that hw.Tie makes; and what it costs where a head's work is known."""
+"""A head alone against the definition; tying against the model that hw.TieHeads makes; and what it costs where a head's work is known."""
 
 import pytest
 import torch
@@ -53,8 +53,8 @@ def test_tied_losses_are_those_of_edited_models():
     model = opened(llama())
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
     found = losses_tied(Opener(model, "next").open(ids), [0, 1, 2])
-    edits = [[hw.Tie(0)], [hw.Tie(1)], [hw.Tie(2)], [hw.Tie(0), hw.Tie(1), hw.Tie(2)]]
-    known = [loss(model.edit(some, at="weights").hf, {"input_ids": ids}) for some in edits]
+    edits = [[hw.TieHeads(0)], [hw.TieHeads(1)], [hw.TieHeads(2)], [hw.TieHeads(0), hw.TieHeads(1), hw.TieHeads(2)]]
+    known = [loss(model.edit(some, mode="weights").hf, {"input_ids": ids}) for some in edits]
     assert found.tolist() == pytest.approx(known, abs=1e-4)
     assert abs(found[3] - found[0]) > 1e-3
 

@@ -64,8 +64,8 @@ def compare(
         >>> from headwise.models.loading.open_model import open_model
         >>> from transformers import BertConfig, BertModel
         >>> hf = BertModel(BertConfig(hidden_size=12, num_attention_heads=3, num_hidden_layers=2, intermediate_size=8, vocab_size=20))
-        >>> from headwise.interventions.edits.ablate import Silence
-        >>> compare(hf, open_model(hf).edit(Silence(1, 2)))["verdict"].sel(layer=1).values.tolist()
+        >>> from headwise.interventions.edits.ablate import Ablate
+        >>> compare(hf, open_model(hf).edit(Ablate(1, 2)))["verdict"].sel(layer=1).values.tolist()
         ['unchanged', 'unchanged', 'muted']
     """
     found = compared(base, tuned, texts, part=part, inputs=inputs, **thresholds)

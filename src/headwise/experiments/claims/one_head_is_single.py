@@ -14,7 +14,7 @@ from headwise.experiments.interval_verdict import over_texts
 from headwise.experiments.measurements.negligible import BAR, FORETOLD, WORDS, scale
 from headwise.experiments.measurements.single_head import Apart, apart, losses_tied
 from headwise.experiments.number_text import nats
-from headwise.interventions.edits.tie_heads import Tie
+from headwise.interventions.edits.tie_heads import TieHeads
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -31,7 +31,7 @@ class Tied:
     Attributes:
         layers: those that have several heads.
         distance: between patterns of heads once all are tied, the largest of any layer.
-        edited: the loss on the first text of the model that `hw.Tie` makes, with all layers tied.
+        edited: the loss on the first text of the model that `hw.TieHeads` makes, with all layers tied.
     """
 
     layers: list[int]
@@ -80,7 +80,7 @@ def _tied(study: "Study", layers: list[int]) -> Tied:
         found.append(losses_tied(study.passage(number), layers))
         study.tell("tying layers", number + 1, len(texts))
     losses = torch.stack(found)
-    edited = study.model.edit([Tie(layer, part=study.part) for layer in layers], at="run", inputs=study.texts[0])
+    edited = study.model.edit([TieHeads(layer, part=study.part) for layer in layers], mode="run", inputs=study.texts[0])
     passage = Opener(edited, study.loss, study.part, study.seed).open(study.texts[0])
     distances = [distance for layer, distance in enumerate(apart(passage).distance) if layer in layers]
     edited_loss = float(study.passage(0).loss(passage.again.tape.outputs, 1))
@@ -103,7 +103,7 @@ def _numbers(study: "Study", alone: list[Apart], tied: Tied, felt: int, gap: flo
         ),
         "all layers": over_texts(every, counts, seed=seed, means="by how much it rises when all are tied"),
         "layers": Number(float(felt), f"in which tying is certainly felt: {WORDS[study.loss]} or more", unit="layers"),
-        "edit": Number(abs(tied.edited - float(tied.every[0])), "difference of the loss, all tied, from that of the model which hw.Tie makes; first text"),
+        "edit": Number(abs(tied.edited - float(tied.every[0])), "difference of the loss, all tied, from that of the model which hw.TieHeads makes; first text"),
     }
 
 

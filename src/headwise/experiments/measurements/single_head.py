@@ -71,7 +71,7 @@ def _distance(heard: "Heard") -> float:
 
 @torch.no_grad()
 def losses_tied(passage: "Passage", layers: "list[int]") -> Float[Tensor, " n"]:
-    """The loss with each of these layers tied, one at a time, and with all of them: every head says what head 0 says, as `hw.Tie` has it.
+    """The loss with each of these layers tied, one at a time, and with all of them: every head says what head 0 says, as `hw.TieHeads` has it.
 
     Raises:
         WritesRefused: something acts on what heads say before W_O reads it.
@@ -79,7 +79,9 @@ def losses_tied(passage: "Passage", layers: "list[int]") -> Float[Tensor, " n"]:
     for layer in layers:
         output = passage.again.session.layout.sites[passage.places[layer].index].output
         if not output.exact:
-            raise WritesRefused(f"what heads of {passage.places[layer].module} say must reach W_O as it is, got something in between (a gate?). Use hw.Tie.")
+            raise WritesRefused(
+                f"what heads of {passage.places[layer].module} say must reach W_O as it is, got something in between (a gate?). Use hw.TieHeads."
+            )
     calls = [passage.places[layer].index for layer in layers]
     outputs = [passage.again.outputs(some, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1) for some in ([call] for call in calls)]
     every = passage.again.outputs(calls, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1)

@@ -1,9 +1,9 @@
-/** Edits as an address holds them: `silence:18.6,scale:3.2:0.5`; of another part than the first `scale:decoder.cross/1.2:0.5`. */
+/** Edits as an address holds them: `ablate:18.6,scale:3.2:0.5`; of another part than the first `scale:decoder.cross/1.2:0.5`. */
 
-const ONE = /^(?:silence|scale):(?:(.+)\/)?(\d+)\.(\d+)(?::(\d*\.?\d+))?$/;
+const ONE = /^(?:ablate|silence|scale):(?:(.+)\/)?(\d+)\.(\d+)(?::(\d*\.?\d+))?$/;
 
 /** @param first the part that is meant where none is named */
-export const spell = (edits, first) => edits.map(({ part, layer, head, scale }) => `${scale === 0 ? "silence" : "scale"}:${part === first ? "" : `${part}/`}${layer}.${head}${scale === 0 ? "" : `:${scale}`}`).join(",");
+export const spell = (edits, first) => edits.map(({ part, layer, head, scale }) => `${scale === 0 ? "ablate" : "scale"}:${part === first ? "" : `${part}/`}${layer}.${head}${scale === 0 ? "" : `:${scale}`}`).join(",");
 
 /** The edits that an address tells; what makes no sense is left out. */
 export function readEdits(told, first) {

@@ -12,8 +12,8 @@ from headwise.models.hooks.z_hooks import scaled
 
 
 @dataclass(frozen=True)
-class Silence(Edit):
-    """Silence one head.
+class Ablate(Edit):
+    """Ablate one head: set its output to zero.
 
         W_O[h] = 0
 
@@ -25,14 +25,14 @@ class Silence(Edit):
         part: such as "decoder.cross", where a model has several.
 
     Example:
-        >>> Silence(3, 5)
-        Silence(layer=3, head=5, part=None)
+        >>> Ablate(3, 5)
+        Ablate(layer=3, head=5, part=None)
     """
 
     layer: int
     head: int
     part: str | None = None
-    kind: ClassVar[str] = "silence"
+    kind: ClassVar[str] = "ablate"
 
     def claims(self, anatomy: Anatomy) -> list[Claim]:
         return [(anatomy.place(self.layer, self.head, self.part).index, self.head, "words")]
@@ -54,4 +54,4 @@ class Silence(Edit):
         return AtRun(words={place.index: scaled(factors)})
 
 
-ENTRY = Kind(Silence, "the head says nothing", "LAYER.HEAD")
+ENTRY = Kind(Ablate, "the head says nothing", "LAYER.HEAD")

@@ -13,7 +13,7 @@ from headwise.models.capture.attention_request import Asked, Both, Written
 
 
 @dataclass(frozen=True)
-class Blind(Edit):
+class MaskKeys(Edit):
     """Hide keys from one head.
 
         score_ij = -inf for j in keys; the weights that are left add up to 1 again
@@ -30,7 +30,7 @@ class Blind(Edit):
         ArgumentError, ArgumentTypeError: keys are not ints from 0, or there are none.
 
     Example:
-        >>> Blind(2, 7, keys=[0]).keys
+        >>> MaskKeys(2, 7, keys=[0]).keys
         (0,)
     """
 
@@ -38,7 +38,7 @@ class Blind(Edit):
     head: int
     keys: Sequence[int]
     part: str | None = None
-    kind: ClassVar[str] = "blind"
+    kind: ClassVar[str] = "mask_keys"
 
     def __post_init__(self) -> None:
         keys = [self.keys] if isinstance(self.keys, int) else list(self.keys)
@@ -73,4 +73,4 @@ class Blind(Edit):
         return AtRun(calls={place.index: change})
 
 
-ENTRY = Kind(Blind, "the head may not look at these keys; only as the model runs", "LAYER.HEAD=KEY,KEY,...")
+ENTRY = Kind(MaskKeys, "the head may not look at these keys; only as the model runs", "LAYER.HEAD=KEY,KEY,...")

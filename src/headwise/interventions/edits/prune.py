@@ -19,7 +19,7 @@ class Prune(Edit):
 
     The model says the same as with the head silenced, and is smaller. All heads that share a key head go together. A
     configuration has one number of heads for all layers: as many must go from each, and the family must let a head keep its
-    width (`head_dim`) when there are fewer. Elsewhere it refuses: `Silence` does the same without shrinking.
+    width (`head_dim`) when there are fewer. Elsewhere it refuses: `Ablate` does the same without shrinking.
 
     Args:
         layer: counted within the part.

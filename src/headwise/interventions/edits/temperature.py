@@ -15,7 +15,7 @@ from headwise.models.parameters.head_blocks import Block
 
 
 @dataclass(frozen=True)
-class Temper(Edit):
+class Temperature(Edit):
     """Divide one head's scores by a temperature.
 
         q_h ← q_h / temperature,  in the weights: W_Q[h] and its bias / temperature
@@ -33,7 +33,7 @@ class Temper(Edit):
         ArgumentError: the temperature is not a finite number above 0.
 
     Example:
-        >>> Temper(0, 4, 2.0).temperature
+        >>> Temperature(0, 4, 2.0).temperature
         2.0
     """
 
@@ -41,7 +41,7 @@ class Temper(Edit):
     head: int
     temperature: float
     part: str | None = None
-    kind: ClassVar[str] = "temper"
+    kind: ClassVar[str] = "temperature"
 
     def __post_init__(self) -> None:
         finite("temperature", self.temperature)
@@ -80,4 +80,4 @@ class Temper(Edit):
         return anatomy.side(anatomy.place(self.layer, self.head, self.part), "query").heads[self.head].blocks
 
 
-ENTRY = Kind(Temper, "the head's scores are divided by a temperature", "LAYER.HEAD=TEMPERATURE")
+ENTRY = Kind(Temperature, "the head's scores are divided by a temperature", "LAYER.HEAD=TEMPERATURE")

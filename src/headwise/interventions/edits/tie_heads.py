@@ -14,7 +14,7 @@ SIDES = ("query", "key", "value")
 
 
 @dataclass(frozen=True)
-class Tie(Edit):
+class TieHeads(Edit):
     """Let every head of a layer read what head 0 reads.
 
         W_Q[h], W_K[h], W_V[h] ← W_Q[0], W_K[0], W_V[0]
@@ -27,13 +27,13 @@ class Tie(Edit):
         part: such as "decoder.cross", where a model has several.
 
     Example:
-        >>> Tie(1)
-        Tie(layer=1, part=None)
+        >>> TieHeads(1)
+        TieHeads(layer=1, part=None)
     """
 
     layer: int
     part: str | None = None
-    kind: ClassVar[str] = "tie"
+    kind: ClassVar[str] = "tie_heads"
 
     def claims(self, anatomy: Anatomy) -> list[Claim]:
         place = anatomy.place(self.layer, None, self.part)
@@ -79,4 +79,4 @@ def _first(x: Tensor) -> Tensor:
     return x[:, :1].expand_as(x).contiguous()
 
 
-ENTRY = Kind(Tie, "all heads of the layer read what head 0 reads", "LAYER")
+ENTRY = Kind(TieHeads, "all heads of the layer read what head 0 reads", "LAYER")

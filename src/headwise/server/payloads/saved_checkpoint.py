@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import ArgumentError, ModelError
-from headwise.interventions.edits.ablate import Silence
+from headwise.interventions.edits.ablate import Ablate
 from headwise.interventions.edits.scale import Scale
 from headwise.server.state.edit_history import Edit
 
@@ -28,7 +28,7 @@ def save(model: "Model", run: "Run", edits: Sequence[Edit], folder: Path) -> dic
         raise ArgumentError(f"name must be new, got {folder.name!r}, which is there already. Choose another.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        saved = model.edit([_said(edit) for edit in edits], at="weights", inputs=dict(run.session.given)).save(folder)
+        saved = model.edit([_said(edit) for edit in edits], mode="weights", inputs=dict(run.session.given)).save(folder)
     except OSError as error:
         raise ModelError(
             f"the folder of checkpoints must be writable, got {error.strerror or error} for {str(folder.parent)!r}. Start with another --save."
@@ -38,5 +38,5 @@ def save(model: "Model", run: "Run", edits: Sequence[Edit], folder: Path) -> dic
     return {"path": str(folder.resolve()), "changed": changed, "of_tensors": len(changed) + len(saved.kept), "bytes": size}
 
 
-def _said(edit: Edit) -> Silence | Scale:
-    return Silence(edit.layer, edit.head, part=edit.part) if edit.scale == 0 else Scale(edit.layer, edit.head, edit.scale, part=edit.part)
+def _said(edit: Edit) -> Ablate | Scale:
+    return Ablate(edit.layer, edit.head, part=edit.part) if edit.scale == 0 else Scale(edit.layer, edit.head, edit.scale, part=edit.part)
