@@ -4,7 +4,7 @@
 # make test-all  the same, and the long sweeps over all families, models and mutations: forty minutes
 # make check     lint and types only          make sanitize    the native kernel with every address and operation checked, under its tests
 # make docs      write the generated pages    make screenshots pictures of the page    make page  bundle the page's sources
-# make mutants   how many planted faults the tests find       make clean   remove what make made
+# make mutants   how many planted faults the tests find       make coverage   what they reach       make clean   remove what make made
 
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
@@ -14,7 +14,7 @@ PAGE   ?= auto
 
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup run chromium tools page screenshots test test-all mutants sanitize check lint imports types spelling native-lint frontend-lint docs claims families clean
+.PHONY: setup run chromium tools page screenshots test test-all mutants coverage sanitize check lint imports types spelling native-lint frontend-lint docs claims families clean
 .DELETE_ON_ERROR:
 
 setup: .venv/stamps/dev .venv/stamps/models
@@ -84,6 +84,18 @@ native-lint:
 
 frontend-lint:
 	@[ ! -d $(STATIC)/node_modules ] || { cd $(STATIC) && npm run --silent typecheck && npm run --silent lint && echo "-- tsc and ESLint: no complaints"; }
+
+# How many of 200 planted faults the tests find: hours. What is done is kept in build/mutants.json, and a run that was stopped goes on.
+mutants: setup
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[mutants]'
+	@mkdir -p build
+	HEADWISE_TEST_TIMES=build/times.json .venv/bin/python -m pytest $(PYTEST) --cov=headwise --cov-branch --cov-context=test --cov-report= -m ""
+	.venv/bin/python -m benchmarks.mutants --times build/times.json --json build/mutants.json
+
+# Lines and branches that the tests of make test-all reach, by file.
+coverage: setup
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[mutants]'
+	.venv/bin/python -m pytest $(PYTEST) --cov=headwise --cov-branch --cov-report=term:skip-covered -m ""
 
 # Every claim on two demo models: docs/claims.md. Four minutes for MiniLM, twenty or more for SmolLM2; what was measured before comes from the cache.
 claims: setup
