@@ -81,6 +81,9 @@ spelling:
 
 native-lint:
 	@.venv/bin/clang-format --dry-run --Werror $(filter %.cpp %.h,$(NATIVE)) && echo "-- clang-format: formatted"
+	@includes=$$(.venv/bin/python -c "import nanobind, sysconfig; print('-I' + sysconfig.get_path('include'), '-isystem', nanobind.include_dir())"); \
+	.venv/bin/clang-tidy --quiet $(addprefix src/headwise/attention/kernels/native/,bind.cpp choose.cpp parallel.cpp isa_baseline.cpp) \
+		-- -std=c++17 -Wno-psabi $$includes && echo "-- clang-tidy: no complaints"
 
 frontend-lint:
 	@[ ! -d $(STATIC)/node_modules ] || { cd $(STATIC) && npm run --silent typecheck && npm run --silent lint && echo "-- tsc and ESLint: no complaints"; }

@@ -83,6 +83,7 @@ bool run_items(const Table& table, const Problem& given, int threads, const std:
   if (items == 0) return true;
   int count = static_cast<int>(std::min<int64_t>(std::max(threads, 1), items));
   std::vector<Scratch> memory;
+  memory.reserve(count);
   for (int i = 0; i < count; i++) memory.push_back(scratch_for(table, problem));
 
   std::vector<std::thread> others;
@@ -94,7 +95,7 @@ bool run_items(const Table& table, const Problem& given, int threads, const std:
         shared.ended++;
         shared.one_ended.notify_one();
       });
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
     // No more threads to be had: those that started, and this one, do the work.
   }
   Watch watch{shared, &interrupted};

@@ -51,7 +51,8 @@ template <class Real, bool near, bool measured> Gathered<Real> weigh(Real* score
   if (near) {
     found.away = sum<Real>(sums.away);
   } else {  // Σ over steps c of c·m_c = steps·Σ m - Σ running sums
-    Vector<Real> moment = (sums.mass * Real((until - from) / lanes) - sums.away) * Real(lanes) + sums.mass * lane;
+    int64_t steps = (until - from) / lanes;
+    Vector<Real> moment = (sums.mass * Real(steps) - sums.away) * Real(lanes) + sums.mass * lane;
     double distance = double(from - behind) * found.mass + sum<Real>(moment);
     found.away = from > behind ? distance : -distance;
   }
