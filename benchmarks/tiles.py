@@ -3,16 +3,16 @@
 import torch
 
 from benchmarks.pairs import Report, machine, paired
-from headwise.attention.attend import attend, call_of
+from headwise.attention.attend import attend, make_call
 from headwise.attention.call import Area
-from headwise.attention.weight_pooling import in_strips, pooled
+from headwise.attention.weights import pooled_in_torch, pooled_weights
 
 
 def run(quick: bool) -> Report:
     """The fastest kernel against the same in torch. Goals: a leaf in 5 ms, the overview of a causal head in 2 s."""
     length = 4096 if quick else 32768
     query, key = torch.randn(2, 1, 1, length, 64, generator=torch.Generator().manual_seed(0))
-    call = call_of(query, key, causal=True)
+    call = make_call(query, key, causal=True)
     lse = attend(query, key, key, causal=True).lse
     whole, cell = slice(0, length), length // 256
     areas = {
@@ -23,8 +23,8 @@ def run(quick: bool) -> Report:
     pairs = [
         paired(
             f"{name}, T = {length}",
-            lambda area=area: pooled(query, key, lse, call, area),
-            lambda area=area: in_strips(query, key, lse, call, area),
+            lambda area=area: pooled_weights(query, key, lse, call, area),
+            lambda area=area: pooled_in_torch(query, key, lse, call, area),
             peer_name="torch in strips",
             rounds=9 if area.cell == 1 else 2,
         )

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from headwise.attention.attend import call_of
+from headwise.attention.attend import make_call
 from headwise.catalog import entries
 
 KERNELS = dict(sorted(entries("headwise.attention.kernels").items()))
@@ -14,7 +14,7 @@ KERNELS = dict(sorted(entries("headwise.attention.kernels").items()))
 def why_not(name: str) -> str | None:
     """Why this machine cannot run a kernel at all, or None."""
     x = torch.zeros(1, 1, 2, 4)
-    return KERNELS[name].refusal(x, x, x, call_of(x, x), ())
+    return KERNELS[name].refusal(x, x, x, make_call(x, x), ())
 
 
 def parameters(*left_out: str) -> list:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.attention.layer import Given, Learned, Rules, Trace, forward, trace
-from headwise.attention.position import Alibi, Position, RelativeBuckets, Rotary
+from headwise.attention.layer import LayerConfig, LayerInputs, LayerParams, Trace, forward, trace
+from headwise.attention.position import Alibi, PositionEncoding, RelativeBuckets, Rotary
 from tests.attention import plain_layer
 from tests.attention.problem import normal
 
@@ -29,16 +29,16 @@ class Layer:
 
     x: Tensor
     maps: Mapping[str, Tensor]
-    rules: Mapping[str, Any] = field(default_factory=dict)
-    given: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     past: Tensor | None = None
     position: tuple[str, Mapping[str, Any]] | None = None
 
-    def parts(self) -> tuple[Tensor, Learned, Rules, Given]:
+    def parts(self) -> tuple[Tensor, LayerParams, LayerConfig, LayerInputs]:
         """The arguments of `trace` and `forward`."""
-        learned, rules = Learned(**self.maps), Rules(**self.rules, position=self._position())
-        cache = None if self.past is None else forward(self.past, learned, replace(rules, window=None)).cache
-        return self.x, learned, rules, Given(past=cache, **self.given)
+        params, config = LayerParams(**self.maps), LayerConfig(**self.config, position=self._position())
+        cache = None if self.past is None else forward(self.past, params, replace(config, window=None)).cache
+        return self.x, params, config, LayerInputs(past=cache, **self.inputs)
 
     def trace(self) -> Trace:
         return trace(*self.parts())
@@ -47,26 +47,26 @@ class Layer:
         return forward(*self.parts()).out
 
     def oracle(self) -> dict[str, np.ndarray]:
-        arrays = {name: value.detach().numpy() if isinstance(value, Tensor) else value for name, value in self.given.items()}
+        arrays = {name: value.detach().numpy() if isinstance(value, Tensor) else value for name, value in self.inputs.items()}
         past = None if self.past is None else self.past.detach().numpy()
-        return plain_layer.layer(self.x.detach().numpy(), self.arrays(), past=past, position=self._plain_position(), **arrays, **self.rules)
+        return plain_layer.layer(self.x.detach().numpy(), self.arrays(), past=past, position=self._plain_position(), **arrays, **self.config)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: tensor.detach().numpy() for name, tensor in self.maps.items()}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has a gradient, by name."""
-        extra = {"x": self.x, "context": self.given.get("context"), "bias": self.given.get("bias"), "past": self.past, "table": self._table()}
+        extra = {"x": self.x, "context": self.inputs.get("context"), "bias": self.inputs.get("bias"), "past": self.past, "table": self._table()}
         return {**self.maps, **{name: tensor for name, tensor in extra.items() if tensor is not None}}
 
     def having(self, tensors: Mapping[str, Tensor]) -> "Layer":
         """The same layer with these tensors in place of its own."""
-        given = {name: tensors.get(name, value) for name, value in self.given.items()}
+        inputs = {name: tensors.get(name, value) for name, value in self.inputs.items()}
         position = self.position
         if "table" in tensors and position is not None:
             position = (position[0], {**position[1], "table": tensors["table"]})
         maps = {name: tensors.get(name, value) for name, value in self.maps.items()}
-        return replace(self, x=tensors.get("x", self.x), maps=maps, given=given, past=tensors.get("past", self.past), position=position)
+        return replace(self, x=tensors.get("x", self.x), maps=maps, inputs=inputs, past=tensors.get("past", self.past), position=position)
 
     def allowed(self, name: str, path: Trace) -> Tensor:
         """32 times the most that a tensor moves when all numbers move by one unit in the last place, and 64 such units of its own size."""
@@ -84,9 +84,9 @@ class Layer:
     def _table(self) -> Tensor | None:
         return None if self.position is None else self.position[1].get("table")
 
-    def _position(self) -> Position:
+    def _position(self) -> PositionEncoding:
         kind, how = self.position or ("none", {})
-        kinds = {"none": Position, "rotary": Rotary, "alibi": Alibi, "buckets": RelativeBuckets}
+        kinds = {"none": PositionEncoding, "rotary": Rotary, "alibi": Alibi, "buckets": RelativeBuckets}
         return kinds[kind](**how)
 
     def _plain_position(self) -> tuple[str, dict[str, Any]] | None:

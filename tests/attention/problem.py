@@ -47,17 +47,17 @@ class Problem:
         options = {name: value for name, value in {**self.options, **changes}.items() if value is not None}
         return replace(self, **tensors, options=options)
 
-    def learned(self) -> dict[str, Tensor]:
+    def params(self) -> dict[str, Tensor]:
         """Every tensor that has a gradient."""
         tensors = {"query": self.query, "key": self.key, "value": self.value, **self.options}
         return {name: tensors[name] for name in LEARNED if tensors.get(name) is not None}
 
     def double(self) -> "Problem":
-        return self.having(**{name: x.double() for name, x in self.learned().items()})
+        return self.having(**{name: x.double() for name, x in self.params().items()})
 
     def leaves(self) -> "Problem":
         """The same numbers in the same memory layout, ready to gather gradients."""
-        return self.having(**{name: x.detach().requires_grad_() for name, x in self.learned().items()})
+        return self.having(**{name: x.detach().requires_grad_() for name, x in self.params().items()})
 
     def arrays(self) -> tuple[list[np.ndarray], dict[str, Any]]:
         """What the oracle reads."""
@@ -93,7 +93,7 @@ def gradients(problem: Problem, backend: str, d_output: Tensor, d_lse: Tensor) -
     """Gradients of Σ output · d_output + Σ lse · d_lse by the backend's own backward."""
     leaves = problem.leaves()
     found = leaves.run(backend)
-    tensors = leaves.learned()
+    tensors = leaves.params()
     slopes = torch.autograd.grad([found.output, found.lse], list(tensors.values()), [d_output.to(found.output.dtype), d_lse.to(found.lse.dtype)])
     return dict(zip(tensors, slopes, strict=True))
 

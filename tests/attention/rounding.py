@@ -33,7 +33,7 @@ def allowed(problem: Problem, d_output: Tensor | None = None, d_lse: Tensor | No
     dtype = problem.query.dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     u, u_out = torch.finfo(wide).eps / 2, torch.finfo(dtype).eps / 2
-    dust = max(_dust(x.dtype) for x in problem.learned().values()) + torch.finfo(wide).tiny
+    dust = max(_dust(x.dtype) for x in problem.params().values()) + torch.finfo(wide).tiny
     batch, heads, queries, keys = problem.shape
     width, groups = problem.query.shape[3], problem.key.shape[1]
     options = problem.double().options

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from headwise.attention import attend as module_of_attend
-from headwise.attention.attend import attend, call_of, compute, statistic_names
+from headwise.attention.attend import attend, compute, make_call, statistic_names
 from headwise.attention.call import Attended, Call, Kernel
 from headwise.attention.weights import weights
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, HeadwiseError, ShapeError
@@ -123,7 +123,7 @@ def test_a_backend_that_cannot_says_why():
         patch.object(module_of_attend, "entries", lambda package: {"slow": refusing("it is Sunday")}),
         pytest.raises(BackendError, match=r"backend 'slow' cannot honour this call: it is Sunday\. Leave backend out, or choose another\."),
     ):
-        compute(Q, K, V, call_of(Q, K), backend="slow")
+        compute(Q, K, V, make_call(Q, K), backend="slow")
 
 
 @pytest.mark.usefixtures("plain")
@@ -132,7 +132,7 @@ def test_no_backend_at_all():
         patch.object(module_of_attend, "entries", lambda package: {"slow": refusing("it is Sunday")}),
         pytest.raises(BackendError, match=r"no backend can honour this call\. `headwise doctor` says which ones work here\."),
     ):
-        compute(Q, K, V, call_of(Q, K))
+        compute(Q, K, V, make_call(Q, K))
 
 
 @pytest.mark.usefixtures("plain")
@@ -162,8 +162,8 @@ def test_the_most_preferred_backend_that_does_not_refuse_is_taken():
 
     kernels = {"a": kernel(1), "b": kernel(3), "c": kernel(5, "too old"), "d": kernel(2)}
     with patch.object(module_of_attend, "entries", lambda package: kernels):
-        assert compute(Q, Q, Q, call_of(Q, Q)) is kernels["b"].attend()
-        assert compute(Q, Q, Q, call_of(Q, Q), backend="a") is kernels["a"].attend()
+        assert compute(Q, Q, Q, make_call(Q, Q)) is kernels["b"].attend()
+        assert compute(Q, Q, Q, make_call(Q, Q), backend="a") is kernels["a"].attend()
 
 
 def test_the_fastest_is_one_of_those_that_are_judged():
@@ -246,7 +246,7 @@ def test_the_same_call_gives_the_same_bits(backend):
 def test_gradients_flow_when_only_one_tensor_learns(backend):
     for name in ("query", "key", "value", "bias", "sink"):
         problem = Problem(Q, K, V, {"sink": normal(4, seed=3), "bias": normal(3, 7, seed=4)})
-        leaf = problem.learned()[name].clone().requires_grad_()
+        leaf = problem.params()[name].clone().requires_grad_()
         found = problem.having(**{name: leaf}).run(backend)
         (slope,) = torch.autograd.grad(found.output.sum() + 2 * found.lse.sum(), leaf)
         right = gradients(problem, "reference", torch.ones_like(found.output), 2 * torch.ones_like(found.lse))[name]

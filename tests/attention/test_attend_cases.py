@@ -724,7 +724,7 @@ def test_dropout_divides_by_what_is_kept_on_the_way_back_too():
     path = attention.trace(normal(1, 3, 4))
     upstream = normal(1, 3, 4, seed=5)
     d_v = torch.autograd.grad(path.z, path.v, upstream.view(1, 3, 2, 2).transpose(1, 2))[0]
-    dropped = path.kept == 0
+    dropped = path.dropout_mask == 0
     assert dropped.any()
     assert not dropped.all()
     right = (torch.where(dropped, 0, path.weights) / 0.75).mT @ upstream.view(1, 3, 2, 2).transpose(1, 2)

@@ -84,7 +84,7 @@ def test_gradients_are_those_of_the_reference(backend, problem, tile, seed):
     with cut(tile, problem):
         found = gradients(problem, backend, *flows)
     for name, slope in found.items():
-        assert slope.dtype == problem.learned()[name].dtype, name
+        assert slope.dtype == problem.params()[name].dtype, name
         agree(slope, right[name], fine.gradients[name], f"d {name}")
 
 

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.attention.attend import call_of, compute
+from headwise.attention.attend import compute, make_call
 from headwise.attention.call import Call, Tiled, tile_of
-from headwise.attention.mask import Rule, Visible, band, positions, reach, visible
+from headwise.attention.mask import LazyMask, Visible, band, positions, reach, visible
 from tests.attention import oracle
 from tests.attention.backends import every_backend
 from tests.attention.problem import normal
@@ -55,7 +55,7 @@ def test_a_band_by_hand():
 def test_intervals_say_what_the_words_say(data, batch, queries, keys, causal):
     offset, window = data.draw(offsets(batch, queries, keys)), data.draw(windows(keys))
     q, k = torch.zeros(batch, 2, queries, 1), torch.zeros(batch, 2, keys, 1)
-    seen = visible(call_of(q, k, causal, offset, window), queries, keys)
+    seen = visible(make_call(q, k, causal, offset, window), queries, keys)
     right = oracle.visible((batch, 2, queries, keys), causal, None if offset is None else np.asarray(offset), window)
     assert np.array_equal(seen.tile(slice(0, queries), slice(0, keys)).expand(batch, 2, queries, keys).numpy(), right)
     assert (seen.first >= 0).all()
@@ -85,7 +85,7 @@ class Whole(Tiled):
 
 
 @dataclass(frozen=True, eq=False)
-class Prefix(Rule):
+class Prefix(LazyMask):
     """The first `known` keys for all, and for the rest a mask that only `rest` knows."""
 
     known: int
@@ -119,7 +119,7 @@ def test_a_rule_is_cut_with_the_band(says, open_rest):
 
 
 def test_a_rule_that_does_not_say_its_intervals_is_told():
-    class Silent(Rule):
+    class Silent(LazyMask):
         pass
 
     with pytest.raises(NotImplementedError):
@@ -134,7 +134,7 @@ def test_kernels_take_masks_and_biases_in_tiles(backend, rule):
     bias, rest = normal(1, 4, 40, 70, seed=3), normal(2, 1, 40, 70, seed=4) > -0.5
     mask = rest & (torch.arange(70) < 50)
     names = ("distance", "entropy", "first", "peak", "received")
-    usual = call_of(q, k, causal=True, mask=mask, bias=bias, softcap=4.0)
+    usual = make_call(q, k, causal=True, mask=mask, bias=bias, softcap=4.0)
     right = compute(q, k, v, usual, names, backend="reference")
     tiled = replace(usual, mask=Prefix(50, rest) if rule else Whole(mask, []), bias=Whole(bias, []))
     found = compute(q, k, v, tiled, names, backend=backend)
@@ -148,7 +148,7 @@ def test_kernels_take_masks_and_biases_in_tiles(backend, rule):
 def test_gradients_through_masks_and_biases_in_tiles(backend):
     q, k, v = (x.requires_grad_() for x in (normal(1, 2, 20, 4), normal(1, 1, 30, 4, seed=1), normal(1, 1, 30, 3, seed=2)))
     bias, mask = normal(1, 2, 20, 30, seed=3), normal(1, 1, 20, 30, seed=4) > 0
-    usual = call_of(q, k, mask=mask, bias=bias)
+    usual = make_call(q, k, mask=mask, bias=bias)
     tiled = replace(usual, mask=Whole(mask, []), bias=Whole(bias, []))
     right = torch.autograd.grad(compute(q, k, v, usual, (), "reference").output.square().sum(), (q, k, v))
     found = torch.autograd.grad(compute(q, k, v, tiled, (), backend).output.square().sum(), (q, k, v))
@@ -159,7 +159,7 @@ def test_stream_never_asks_for_a_whole_plane():
     q, k = normal(1, 1, 900, 4, dtype=torch.float32), normal(1, 1, 900, 4, seed=1, dtype=torch.float32)
     asked: list[int] = []
     plane = Whole(torch.ones(1, 1, 900, 900, dtype=torch.bool), asked)
-    compute(q, k, k, replace(call_of(q, k, causal=True), mask=plane), ("entropy",), "stream")
+    compute(q, k, k, replace(make_call(q, k, causal=True), mask=plane), ("entropy",), "stream")
     assert asked
     assert max(asked) <= 900 * 900 / 3
 
@@ -170,5 +170,5 @@ def test_keys_outside_every_window_are_never_visited(window):
     q, k = normal(1, 1, 2000, 4, dtype=torch.float32), normal(1, 1, 2000, 4, seed=1, dtype=torch.float32)
     asked: list[int] = []
     plane = Whole(torch.ones(1, 1, 2000, 2000, dtype=torch.bool), asked)
-    compute(q, k, k, replace(call_of(q, k, causal=True, window=window), mask=plane), (), "stream")
+    compute(q, k, k, replace(make_call(q, k, causal=True, window=window), mask=plane), (), "stream")
     assert 0 < sum(asked) < 2000 * 2000 / 2

@@ -38,7 +38,7 @@ def module_of(layer: Layer) -> MultiHeadAttention:
         sink="sink" in maps,
         position=layer.parts()[2].position,
         dtype=torch.float64,
-        **layer.rules,
+        **layer.config,
     )
     with torch.no_grad():
         for name, tensor in maps.items():
@@ -49,7 +49,7 @@ def module_of(layer: Layer) -> MultiHeadAttention:
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_the_module_is_the_layer(layer: Layer):
     module, path = module_of(layer), layer.trace()
-    given = dict(layer.given)
+    given = dict(layer.inputs)
     cache = layer.parts()[3].past
     if cache is None:
         found = module(layer.x, **given)
@@ -273,7 +273,7 @@ def test_dropout_is_for_training_only():
     x = normal(B, S, M)
     module.eval()
     assert torch.equal(module(x), calm(x))
-    assert module.trace(x).kept is None
+    assert module.trace(x).dropout_mask is None
     module.train()
     torch.manual_seed(1)
     first = module(x)
@@ -281,7 +281,7 @@ def test_dropout_is_for_training_only():
     torch.manual_seed(1)
     path = module.trace(x)
     assert torch.equal(path.out, first)
-    assert set(path.kept.unique().tolist()) == {0.0, 1 / 0.6}
+    assert set(path.dropout_mask.unique().tolist()) == {0.0, 1 / 0.6}
 
 
 @pytest.mark.parametrize("position", [None, Rotary(), Alibi(), RelativeBuckets(normal(8, 4, dtype=torch.float32))])
@@ -345,4 +345,14 @@ def test_autocast_lowers_the_precision_of_the_path():
 def test_forward_is_the_layers_own():
     module = filled(MultiHeadAttention(16, 4, 2, causal=True))
     x = torch.randn(2, 5, 16)
-    assert torch.equal(module(x), forward(x, module.learned, module.rules).out)
+    assert torch.equal(module(x), forward(x, module.params, module.config).out)
+
+
+def test_old_names_of_attributes_still_work_with_a_warning():
+    module = MultiHeadAttention(M, H, G, D, dropout=0.4)
+    path = module.trace(torch.ones(1, 3, M))
+    for owner, old, new in ((module, "learned", "params"), (module, "rules", "config"), (path, "seen", "visible"), (path, "kept", "dropout_mask")):
+        with pytest.warns(DeprecationWarning, match=rf"\.{old} is deprecated .* Use {new}"):
+            got = getattr(owner, old)
+        new_value = getattr(owner, new)
+        assert got is new_value or repr(got) == repr(new_value)

@@ -6,7 +6,7 @@ from flint import arb
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from headwise.attention.position import NOWHERE, Alibi, RelativeBuckets, Rotary, with_lean
+from headwise.attention.position import NOPE, Alibi, RelativeBuckets, Rotary, add_position_bias
 from headwise.errors import ArgumentError
 from tests.attention.problem import agree, normal
 
@@ -19,8 +19,8 @@ def places(first: int, count: int = T) -> torch.Tensor:
 
 def test_no_position_changes_nothing():
     x = normal(B, N, T, D)
-    assert NOWHERE.turn(x, places(7)) is x
-    assert NOWHERE.bias(torch.zeros(B, dtype=torch.int64), N, torch.float64) is None
+    assert NOPE.rotate(x, places(7)) is x
+    assert NOPE.bias(torch.zeros(B, dtype=torch.int64), N, torch.float64) is None
 
 
 @pytest.mark.parametrize("pairing", ["halves", "neighbours"])
@@ -28,7 +28,7 @@ def test_pairs_turn_by_the_angle_of_the_paper(pairing):
     """(x1, x2) becomes (x1 cos - x2 sin, x1 sin + x2 cos), by p · base^(-2m/D); cosines from ball arithmetic, far out too."""
     x = normal(1, 1, 1, D)
     for p in (0, 1, 5, 1_000_003):
-        turned = Rotary(base=77.0, pairing=pairing).turn(x, torch.tensor([[p]]))[0, 0, 0]
+        turned = Rotary(base=77.0, pairing=pairing).rotate(x, torch.tensor([[p]]))[0, 0, 0]
         for m in range(D // 2):
             first, second = (m, m + D // 2) if pairing == "halves" else (2 * m, 2 * m + 1)
             angle = p * arb(77) ** (arb(-2 * m) / D)
@@ -41,9 +41,9 @@ def test_pairs_turn_by_the_angle_of_the_paper(pairing):
 def test_the_pairings_are_one_but_for_the_order_of_features():
     x, at = normal(B, N, T, D), places(4)
     order = torch.tensor([0, 2, 4, 1, 3, 5])
-    halves, neighbours = Rotary(pairing="halves").turn(x[..., order], at), Rotary(pairing="neighbours").turn(x, at)
+    halves, neighbours = Rotary(pairing="halves").rotate(x[..., order], at), Rotary(pairing="neighbours").rotate(x, at)
     assert torch.equal(halves, neighbours[..., order])
-    assert not torch.allclose(Rotary(pairing="halves").turn(x, at), neighbours)
+    assert not torch.allclose(Rotary(pairing="halves").rotate(x, at), neighbours)
 
 
 @pytest.mark.parametrize("rotary", [Rotary(base=50.0), Rotary(base=50.0, pairing="neighbours"), Rotary(width=4)])
@@ -51,7 +51,7 @@ def test_scores_depend_on_the_distance_alone(rotary):
     q, k = normal(B, N, T, D, seed=1), normal(B, N, T, D, seed=2)
 
     def score(shift_q, shift_k):
-        return torch.einsum("bntd,bnsd->bnts", rotary.turn(q, places(shift_q)), rotary.turn(k, places(shift_k)))
+        return torch.einsum("bntd,bnsd->bnts", rotary.rotate(q, places(shift_q)), rotary.rotate(k, places(shift_k)))
 
     agree(score(0, 0), score(90, 90), 2**-52 * 90 * 64)
     assert (score(0, 0) - score(1, 0)).abs().amax() > 0.1
@@ -59,32 +59,32 @@ def test_scores_depend_on_the_distance_alone(rotary):
 
 def test_a_part_turns_and_the_rest_stays():
     x = normal(B, N, T, D)
-    turned = Rotary(width=4).turn(x, places(3))
+    turned = Rotary(width=4).rotate(x, places(3))
     assert torch.equal(turned[..., 4:], x[..., 4:])
-    assert torch.equal(turned[..., :4], Rotary().turn(x[..., :4], places(3)))
-    assert Rotary(width=0).turn(x, places(3)).equal(x)
+    assert torch.equal(turned[..., :4], Rotary().rotate(x[..., :4], places(3)))
+    assert Rotary(width=0).rotate(x, places(3)).equal(x)
 
 
 def test_nothing_is_remembered_between_calls():
     """Same length, other start, other base, other width: each is computed anew (tables keyed by length alone were wrong)."""
     x = normal(1, 1, 1, D)
-    found = [Rotary(base, width).turn(x, torch.tensor([[p]])) for p in (0, 5) for base in (10.0, 1e4) for width in (4, 6)]
+    found = [Rotary(base, width).rotate(x, torch.tensor([[p]])) for p in (0, 5) for base in (10.0, 1e4) for width in (4, 6)]
     assert torch.equal(found[0], x)
     assert len(torch.stack(found[4:]).flatten(1).unique(dim=0)) == 4
 
 
 def test_each_batch_row_stands_for_itself():
     x = normal(B, N, T, D)
-    turned = Rotary().turn(x, torch.stack([places(0)[0], places(9)[0]]))
-    assert torch.equal(turned[1:], Rotary().turn(x[1:], places(9)))
-    assert torch.equal(turned[:1], Rotary().turn(x[:1], places(0)))
+    turned = Rotary().rotate(x, torch.stack([places(0)[0], places(9)[0]]))
+    assert torch.equal(turned[1:], Rotary().rotate(x[1:], places(9)))
+    assert torch.equal(turned[:1], Rotary().rotate(x[:1], places(0)))
 
 
 def test_half_precision_turns_in_float32():
     x = normal(1, 1, 1, 4, dtype=torch.bfloat16)
-    turned = Rotary().turn(x, torch.tensor([[1000]]))
+    turned = Rotary().rotate(x, torch.tensor([[1000]]))
     assert turned.dtype == torch.bfloat16
-    agree(turned, Rotary().turn(x.double(), torch.tensor([[1000]])), 2**-8 * float(x.abs().max()))
+    agree(turned, Rotary().rotate(x.double(), torch.tensor([[1000]])), 2**-8 * float(x.abs().max()))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_half_precision_turns_in_float32():
         (lambda: Rotary(width=3), r"width must be even, since features turn in pairs, got 3\. Choose 4 or leave it out\."),
         (lambda: Rotary(pairing="thirds"), r"pairing must be 'halves' or 'neighbours', got 'thirds'\. Llama pairs halves\."),
         (
-            lambda: Rotary().turn(torch.zeros(1, 1, 1, 5), places(0, 1)),
+            lambda: Rotary().rotate(torch.zeros(1, 1, 1, 5), places(0, 1)),
             r"width must be even and at most that of a head, got 5 and 5\. Give Rotary\(width=\.\.\.\)",
         ),
         (lambda: RelativeBuckets(torch.zeros(3, 2)), r"table must be \[buckets, heads\], 4 buckets or more, as many each way, got \[3, 2\]\. T5 has 32\."),
@@ -123,10 +123,10 @@ def test_slopes_are_those_of_bloom(heads):
 
 def test_alibi_counts_from_the_query_wherever_it_stands():
     """Two queries behind three earlier keys: query 0 stands at key 3."""
-    lean = Alibi((1.0, 10.0)).bias(torch.tensor([3, 0]), 2, torch.float64).tile(slice(0, 2), slice(0, 5))
-    assert lean[0, 0].tolist() == [[-3, -2, -1, 0, -1], [-4, -3, -2, -1, 0]]
-    assert lean[0, 1].tolist() == [[-30, -20, -10, 0, -10], [-40, -30, -20, -10, 0]]
-    assert lean[1, 0].tolist() == [[0, -1, -2, -3, -4], [-1, 0, -1, -2, -3]]
+    position_bias = Alibi((1.0, 10.0)).bias(torch.tensor([3, 0]), 2, torch.float64).tile(slice(0, 2), slice(0, 5))
+    assert position_bias[0, 0].tolist() == [[-3, -2, -1, 0, -1], [-4, -3, -2, -1, 0]]
+    assert position_bias[0, 1].tolist() == [[-30, -20, -10, 0, -10], [-40, -30, -20, -10, 0]]
+    assert position_bias[1, 0].tolist() == [[0, -1, -2, -3, -4], [-1, 0, -1, -2, -3]]
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -145,9 +145,9 @@ def test_the_fewest_buckets_there_can_be():
 @pytest.mark.parametrize("position", [Alibi(), RelativeBuckets(normal(8, N), 9)])
 @pytest.mark.parametrize("offset", [[2, 2], [0, 7]])
 def test_a_tile_is_a_part_of_the_whole(position, offset):
-    lean = position.bias(torch.tensor(offset), N, torch.float64)
-    whole = lean.tile(slice(0, 5), slice(0, 11))
-    assert torch.equal(lean.tile(slice(1, 4), slice(3, 10)), whole[:, :, 1:4, 3:10])
+    position_bias = position.bias(torch.tensor(offset), N, torch.float64)
+    whole = position_bias.tile(slice(0, 5), slice(0, 11))
+    assert torch.equal(position_bias.tile(slice(1, 4), slice(3, 10)), whole[:, :, 1:4, 3:10])
     assert list(whole.shape) == [1 if len(set(offset)) == 1 else 2, N, 5, 11]
 
 
@@ -156,13 +156,13 @@ def test_biases_stay_in_tiles_until_one_of_them_learns():
     fixed = RelativeBuckets(normal(8, N), 9).bias(offset, N, torch.float64)
     learns = RelativeBuckets(normal(8, N).requires_grad_(), 9).bias(offset, N, torch.float64)
     right = fixed.tile(slice(0, 5), slice(0, 7)) + bias
-    assert with_lean(bias, None, 5, 7) is bias
-    assert with_lean(None, fixed, 5, 7) is fixed
-    both = with_lean(bias, fixed, 5, 7)
+    assert add_position_bias(bias, None, 5, 7) is bias
+    assert add_position_bias(None, fixed, 5, 7) is fixed
+    both = add_position_bias(bias, fixed, 5, 7)
     assert torch.equal(both.tile(slice(1, 3), slice(2, 7)), right[:, :, 1:3, 2:7])
-    for lean, other in ((learns, None), (learns, bias), (fixed, bias.clone().requires_grad_())):
-        whole = with_lean(other, lean, 5, 7)
+    for position_bias, other in ((learns, None), (learns, bias), (fixed, bias.clone().requires_grad_())):
+        whole = add_position_bias(other, position_bias, 5, 7)
         assert whole.requires_grad
         assert torch.equal(whole, fixed.tile(slice(0, 5), slice(0, 7)) if other is None else right)
     with torch.no_grad():
-        assert with_lean(None, learns, 5, 7) is learns
+        assert add_position_bias(None, learns, 5, 7) is learns

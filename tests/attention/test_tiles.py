@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from headwise.attention import weight_pooling as tiles
+from headwise.attention import weights as tiles
 from headwise.attention.attend import compute
 from headwise.attention.call import Area, Call, Tiled
 from headwise.attention.kernels.native import area as native_area
@@ -15,7 +15,7 @@ from headwise.attention.kernels.native.library import compiled
 from tests.attention.problem import normal
 
 built = pytest.mark.skipif(compiled() is None, reason="the native kernel is not built here")
-KERNELS = [pytest.param(native_area.pool, id="native", marks=built), pytest.param(tiles.in_strips, id="torch")]
+KERNELS = [pytest.param(native_area.pool, id="native", marks=built), pytest.param(tiles.pooled_in_torch, id="torch")]
 B, H, G, T, S, D = 2, 6, 2, 131, 563, 17
 OPTIONS = {
     "plain": {},
@@ -137,8 +137,8 @@ def test_planes_that_are_code_are_made_in_strips():
 def test_the_fastest_that_can_is_asked():
     query, key, lse, call = problem(causal=True)
     area = AREAS["ragged"]
-    assert torch.equal(tiles.pooled(query, key, lse, call, area), native_area.pool(query, key, lse, call, area))
+    assert torch.equal(tiles.pooled_weights(query, key, lse, call, area), native_area.pool(query, key, lse, call, area))
     with patch.object(native_call, "compiled", lambda: None):
-        assert torch.equal(tiles.pooled(query, key, lse, call, area), tiles.in_strips(query, key, lse, call, area))
+        assert torch.equal(tiles.pooled_weights(query, key, lse, call, area), tiles.pooled_in_torch(query, key, lse, call, area))
     with pytest.raises(ValueError, match="cells must lie among the keys"):
         native_area.pool(query, key, lse, call, Area(slice(0, 3), slice(0, S + 1)))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.attention.attend import call_of, compute
+from headwise.attention.attend import compute, make_call
 from headwise.attention.call import Call
 from headwise.attention.weights import masked_scores, weights
 from tests.attention.backends import every_backend
@@ -15,7 +15,7 @@ from tests.attention.strategies import problems
 
 
 def call_for(problem: Problem) -> Call:
-    return call_of(problem.query, problem.key, **{name: value for name, value in problem.options.items() if name != "segments"})
+    return make_call(problem.query, problem.key, **{name: value for name, value in problem.options.items() if name != "segments"})
 
 
 def all_of(problem: Problem, lse: torch.Tensor) -> torch.Tensor:
@@ -101,7 +101,7 @@ def test_scores_as_the_softmax_sees_them():
     q = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     k = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)[None, None, :, None]
     bias = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
-    call = call_of(q, k, scale=2.0, softcap=4.0, bias=bias, mask=torch.tensor([True, True, False]))
+    call = make_call(q, k, scale=2.0, softcap=4.0, bias=bias, mask=torch.tensor([True, True, False]))
     found = masked_scores(q, k, call, slice(0, 1), slice(0, 3), torch.float64)
     right = 4 * torch.tanh(torch.tensor([2.0, -4.0], dtype=torch.float64) / 4) + bias[:2]
     torch.testing.assert_close(found[0, 0, 0, :2], right)
@@ -111,7 +111,7 @@ def test_scores_as_the_softmax_sees_them():
 def test_low_precision_is_read_exactly():
     """Keys in bfloat16, weights in float32: as though the same numbers had come in float32."""
     q, k = normal(1, 2, 3, 8, dtype=torch.bfloat16), normal(1, 1, 5, 8, seed=1, dtype=torch.bfloat16)
-    low = compute(q, k, k, call_of(q, k), (), "reference").lse
-    found = weights(q, k, low, call_of(q, k), slice(0, 3), slice(0, 5))
-    right = weights(q.float(), k.float(), low, call_of(q.float(), k.float()), slice(0, 3), slice(0, 5))
+    low = compute(q, k, k, make_call(q, k), (), "reference").lse
+    found = weights(q, k, low, make_call(q, k), slice(0, 3), slice(0, 5))
+    right = weights(q.float(), k.float(), low, make_call(q.float(), k.float()), slice(0, 3), slice(0, 5))
     assert torch.equal(found, right)

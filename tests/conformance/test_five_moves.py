@@ -9,7 +9,7 @@ import torch
 from flint import arb, fmpq_mat
 
 import headwise as hw
-from headwise.attention.layer import Learned, trace
+from headwise.attention.layer import LayerParams, trace
 from headwise.catalog import entries
 from headwise.conformance.exact import five_moves as module
 from headwise.conformance.exact.ball_arithmetic import NARROW, exact, precision, widest
@@ -109,7 +109,7 @@ def as_floats(w: fmpq_mat) -> torch.Tensor:
 @sizes
 def test_the_engine_computes_what_is_proved(h):
     """`layer.trace` in float64 on the same numbers: every tensor of the path lies within a few roundings of the ball."""
-    found, path = five_moves(h), trace(as_floats(EXAMPLE.x)[None], learned(h))
+    found, path = five_moves(h), trace(as_floats(EXAMPLE.x)[None], params(h))
     for name in ("q", "k", "v", "scores", "weights", "z", "writes"):
         for head, matrix in enumerate(getattr(found.walk, name)):
             near(matrix, getattr(path, name)[0, head], name)
@@ -117,9 +117,9 @@ def test_the_engine_computes_what_is_proved(h):
     near(found.walk.out, path.out[0], "out")
 
 
-def learned(h: int) -> Learned:
+def params(h: int) -> LayerParams:
     w_q, w_k, w_v = (as_floats(w).unflatten(1, (h, -1)) for w in (EXAMPLE.w_q, EXAMPLE.w_k, EXAMPLE.w_v))
-    return Learned(w_q, w_k, w_v, as_floats(EXAMPLE.w_o).unflatten(0, (h, -1)))
+    return LayerParams(w_q, w_k, w_v, as_floats(EXAMPLE.w_o).unflatten(0, (h, -1)))
 
 
 def near(balls, floats: torch.Tensor, what: str) -> None:
@@ -150,7 +150,7 @@ def test_the_nearest_floats_of_every_matrix_are_at_hand(h):
         "concat": [3, 4],
         "out": [3, 4],
     }
-    path = trace(as_floats(EXAMPLE.x)[None], learned(h))
+    path = trace(as_floats(EXAMPLE.x)[None], params(h))
     assert torch.allclose(torch.tensor(found.matrices["weights"], dtype=torch.float64), path.weights[0], rtol=0, atol=2**-50)
     assert found.maps["w_o"] == as_floats(EXAMPLE.w_o).tolist()
     again = json.loads(json.dumps(found.as_dict(), allow_nan=False))

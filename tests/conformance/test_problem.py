@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.attention.position import Alibi, RelativeBuckets, Rotary
 from headwise.conformance.adapters.subject import ABILITIES, OF_LAYERS, OPTIONS
 from headwise.conformance.problems.layer_problem import LayerProblem
@@ -16,7 +16,7 @@ NAMES = {
     "torch": torch,
     "Problem": Problem,
     "LayerProblem": LayerProblem,
-    "Learned": Learned,
+    "LayerParams": LayerParams,
     "Rotary": Rotary,
     "Alibi": Alibi,
     "RelativeBuckets": RelativeBuckets,
@@ -102,5 +102,5 @@ def test_layers_are_cut_to_what_is_known():
     assert fitted(layers()["looking elsewhere"], known - {"context"}) is None
     bare = fitted(layers()["rotary"], known - {"rotary", "biases", "groups"})
     assert bare.options == {"causal": True}
-    assert bare.learned.b_q is None
-    assert bare.learned.w_k.shape[1] == 4
+    assert bare.params.b_q is None
+    assert bare.params.w_k.shape[1] == 4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.attention.dense import dot, each_head, mix, softmax
+from headwise.attention.dense import dot_product, repeat_kv, softmax, weighted_sum
 from headwise.conformance.invariants.laws import first_finding, laws, speaks
 from headwise.conformance.mutations.mutable_attention import CallWay, call, k, kept, output, raw, scores, seen, v, weights, z
 from headwise.conformance.report.finding import Finding
@@ -122,7 +122,7 @@ SUBTLE: dict[str, Steps] = {
     "the sink counts twice where a mask is": {
         "weights": lambda at: softmax(at.scores, at.call.sink if at.call.mask is None or at.call.sink is None else at.call.sink + 0.6931)[0]
     },
-    "a scale of 1 is taken for none": {"raw": lambda at: dot(at.q, at.k, at.seen) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw(at)},
+    "a scale of 1 is taken for none": {"raw": lambda at: dot_product(at.q, at.k, at.seen) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw(at)},
     "keys past the 128th are forgotten": {"seen": lambda at: seen(at) & (torch.arange(at.k.shape[2]) < 128)},
     "no limit to the left means none at all": {
         "call": lambda at: (
@@ -158,13 +158,13 @@ WRONG: dict[str, Steps] = {
         "call": lambda at: replace(call(at), window=call(at).window[::-1]) if isinstance(call(at).window, tuple) else call(at)
     },
     "a cap on the size, not the sign": {"scores": lambda at: scores(at).abs().masked_fill(~at.seen, -torch.inf) if at.call.softcap else scores(at)},
-    "values are read where keys end": {"z": lambda at: mix(at.kept, at.v.roll(1, 2), at.seen) if at.v.shape[2] == 33 else z(at)},
+    "values are read where keys end": {"z": lambda at: weighted_sum(at.kept, at.v.roll(1, 2), at.seen) if at.v.shape[2] == 33 else z(at)},
 }
 
 
 def in_another_order(at):
     """Keys summed from the last to the first."""
-    return mix(at.kept.flip(3), at.v.flip(2), at.seen.expand(at.scores.shape).flip(3))
+    return weighted_sum(at.kept.flip(3), at.v.flip(2), at.seen.expand(at.scores.shape).flip(3))
 
 
 def in_blocks(at):
@@ -185,7 +185,7 @@ def split_over_both(at):
     root = abs(at.call.scale) ** 0.5
     sign = -1.0 if at.call.scale < 0 else 1.0
     wide = torch.float64 if at.q.dtype == torch.float64 else torch.float32
-    return dot(at.q.to(wide) * (sign * root), at.k.to(wide) * root, at.seen)
+    return dot_product(at.q.to(wide) * (sign * root), at.k.to(wide) * root, at.seen)
 
 
 def sink_as_a_key(at):
@@ -232,10 +232,10 @@ UNUSUAL: dict[str, Steps] = {
     "sinks as an extra key": {"weights": sink_as_a_key},
     "a mask built from lengths": {"call": mask_from_lengths},
     "powers of two": {"weights": lambda at: _powers_of_two(at)},
-    "everything in float64": {"raw": lambda at: dot(at.q.double(), at.k.double(), at.seen) * at.call.scale},
+    "everything in float64": {"raw": lambda at: dot_product(at.q.double(), at.k.double(), at.seen) * at.call.scale},
     "a head at a time": {
         "z": lambda at: (
-            torch.cat([mix(*(x[:, h : h + 1] for x in (at.kept, at.v, at.seen.expand(at.kept.shape)))) for h in range(at.kept.shape[1])], 1)
+            torch.cat([weighted_sum(*(x[:, h : h + 1] for x in (at.kept, at.v, at.seen.expand(at.kept.shape)))) for h in range(at.kept.shape[1])], 1)
             if at.kept.shape[1]
             else z(at)
         )
@@ -243,7 +243,7 @@ UNUSUAL: dict[str, Steps] = {
     "the output is a view of another order": {"output": lambda at: output(at).transpose(1, 2).contiguous().transpose(1, 2)},
     "every score is shifted by three": {"raw": lambda at: _shifted(at)},
     "key heads written out": {
-        "k": lambda at: each_head(at.problem.key, at.problem.shape[1]).contiguous(),
+        "k": lambda at: repeat_kv(at.problem.key, at.problem.shape[1]).contiguous(),
         "kept": lambda at: kept(at) + 0.0,
         "q": lambda at: at.problem.query,
     },

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from headwise.attention.call import Attended, Call, Kernel, unrounded
+from headwise.attention.call import Attended, Call, Kernel, no_autocast
 from headwise.axes import Int, Key, Query, Tensor, Value
 from headwise.catalog import entries
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, ShapeError
@@ -83,12 +83,12 @@ def attend(
     """
     _check_shapes(query, key, value)
     names = statistic_names(statistics)
-    call = call_of(query, key, causal, query_offset, window, mask, bias, scale, softcap, sink)
+    call = make_call(query, key, causal, query_offset, window, mask, bias, scale, softcap, sink)
     call = replace(call, segments=_segments(segments, key, names))
     return compute(query, key, value, call, names, backend)
 
 
-def call_of(
+def make_call(
     query: Query,
     key: Key,
     causal: bool = False,
@@ -126,11 +126,11 @@ def compute(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
         refusal = kernels[backend].refusal(query, key, value, call, statistics)
         if refusal is not None:
             raise BackendError(f"backend {backend!r} cannot honour this call: {refusal}. Leave backend out, or choose another.")
-        with unrounded(query):
+        with no_autocast(query):
             return kernels[backend].attend(query, key, value, call, statistics)
     for kernel in sorted(kernels.values(), key=lambda kernel: -kernel.preference):
         if kernel.refusal(query, key, value, call, statistics) is None:
-            with unrounded(query):
+            with no_autocast(query):
                 return kernel.attend(query, key, value, call, statistics)
     raise BackendError("no backend can honour this call. `headwise doctor` says which ones work here.")
 

@@ -17,7 +17,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from headwise.attention.blocking import Block, Strip, blocks
-from headwise.attention.call import Attended, Call, unrounded
+from headwise.attention.call import Attended, Call, no_autocast
 from headwise.axes import Float, Key, Output, Query, Rows, Tensor, Value
 
 Forward = Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
@@ -46,7 +46,7 @@ class _Differentiable(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_output: Tensor, d_lse: Tensor, *_: Any):
         query, key, value, output, lse = ctx.saved_tensors[:5]
-        with unrounded(query):
+        with no_autocast(query):
             return None, *gradients(query, key, value, output, lse, ctx.call, d_output, d_lse), None, None
 
 

@@ -84,7 +84,7 @@ class Kernel:
         attend: computes it; may assume that the arguments were validated and that `refusal` said None.
         refusal: why this kernel cannot honour a call here, or None.
         preference: the largest that does not refuse is the default.
-        pool: makes the weights of a rectangle, pooled; see `headwise.attention.weight_pooling`. None where it can't.
+        pool: makes the weights of a rectangle, pooled; see `headwise.attention.weights`. None where it can't.
     """
 
     attend: Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
@@ -101,11 +101,11 @@ def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:
     return plane[:, :, rows if t > 1 else slice(None), keys if s > 1 else slice(None)]
 
 
-def unrounded(x: Tensor) -> AbstractContextManager[Any]:
+def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Within it autocast, where the caller has it on, rounds nothing of what is computed here."""
     return torch.autocast(x.device.type, enabled=False) if torch.amp.is_autocast_available(x.device.type) else nullcontext()
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of scores, weights, lse and statistics where queries are of this one: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32

@@ -8,28 +8,28 @@ from math import inf
 
 from torch import Tensor, einsum, tanh, where
 
-from headwise.attention.call import Call, tile_of, wide
+from headwise.attention.call import Call, accumulation_dtype, tile_of
 from headwise.attention.mask import visible
 from headwise.axes import Bool, Float, Key, Output, Query, Rows, Sink, Value, Weights
 
 
-def seen_by(call: Call, queries: int, keys: int) -> Bool[Tensor, "#B #H T S"]:
+def visible_plane(call: Call, queries: int, keys: int) -> Bool[Tensor, "#B #H T S"]:
     """True where a query sees a key: by causality, window, mask, and a bias that is not -inf."""
     rows, columns = slice(0, queries), slice(0, keys)
     by_rule = visible(call, queries, keys).tile(rows, columns)
     return by_rule if call.bias is None else by_rule & (tile_of(call.bias, rows, columns) != -inf)
 
 
-def dot(query: Query, key: Key, seen: Bool[Tensor, "#B #H T S"]) -> Weights:
+def dot_product(query: Query, key: Key, seen: Bool[Tensor, "#B #H T S"]) -> Weights:
     """q·k of every query with every key of the key head that its head reads."""
-    q, k = query.to(wide(query.dtype)), each_head(key, query.shape[1]).to(wide(key.dtype))
+    q, k = query.to(accumulation_dtype(query.dtype)), repeat_kv(key, query.shape[1]).to(accumulation_dtype(key.dtype))
     if _finite(q, k):
         return einsum("bhtd,bhsd->bhts", q, k)
     pair = seen[..., None]
     return (where(pair, q[:, :, :, None], 0.0) * where(pair, k[:, :, None], 0.0)).sum(-1)
 
 
-def bend(scores: Weights, call: Call, seen: Bool[Tensor, "#B #H T S"]) -> Weights:
+def cap_and_bias(scores: Weights, call: Call, seen: Bool[Tensor, "#B #H T S"]) -> Weights:
     """Scores as the softmax sees them: capped, then biased, then -inf where hidden."""
     if call.softcap is not None:
         scores = tanh(scores / call.softcap) * call.softcap
@@ -49,9 +49,9 @@ def softmax(scores: Weights, sink: Sink | None = None) -> tuple[Weights, Rows]:
     return (mass / total[..., None]).masked_fill(scores == -inf, 0), spared / total
 
 
-def mix(weights: Weights, value: Value, seen: Bool[Tensor, "#B #H T S"]) -> Output:
+def weighted_sum(weights: Weights, value: Value, seen: Bool[Tensor, "#B #H T S"]) -> Output:
     """What each head says: the values of its key head, each taken with its weight."""
-    v = each_head(value, weights.shape[1]).to(weights.dtype)
+    v = repeat_kv(value, weights.shape[1]).to(weights.dtype)
     if _finite(weights, v):
         said = einsum("bhts,bhse->bhte", weights, v)
     else:
@@ -60,7 +60,7 @@ def mix(weights: Weights, value: Value, seen: Bool[Tensor, "#B #H T S"]) -> Outp
     return said.to(value.dtype)
 
 
-def each_head(x: Float[Tensor, "B G S X"], heads: int) -> Float[Tensor, "B H S X"]:
+def repeat_kv(x: Float[Tensor, "B G S X"], heads: int) -> Float[Tensor, "B H S X"]:
     """Keys or values as each query head reads them: head h those of h // (H // G), so that neighbours share."""
     return x.repeat_interleave(heads // x.shape[1], 1) if x.shape[1] != heads else x
 

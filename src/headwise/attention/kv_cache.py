@@ -9,14 +9,14 @@ from headwise.errors import ArgumentTypeError, ShapeError
 
 
 @dataclass(frozen=True, eq=False)
-class Cache:
+class KVCache:
     """What later queries can look back at. Key j stands at position j, and `k` is what scores are made of: turned already.
 
     A text taken in at once, token by token or in chunks of any size gives the same cache, since every token is placed by
     the length of the cache that it is appended to.
 
     Example:
-        >>> past = Cache(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 5))
+        >>> past = KVCache(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 5))
         >>> longer = past.append(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 5))
         >>> past.length, longer.length
         (3, 4)
@@ -30,7 +30,7 @@ class Cache:
         """Tokens in the cache."""
         return self.k.shape[2]
 
-    def append(self, k: Tensor, v: Tensor) -> "Cache":
+    def append(self, k: Tensor, v: Tensor) -> "KVCache":
         """A cache that holds these keys and values after its own.
 
         Raises:
@@ -45,4 +45,4 @@ class Cache:
                 raise ArgumentTypeError(f"{name} must have the dtype of the cache, got {new.dtype} and {old.dtype}. Convert one of them.")
         if k.shape[2] != v.shape[2]:
             raise ShapeError(f"k and v must have the same length, got {k.shape[2]} and {v.shape[2]}. Append both of the same tokens.")
-        return Cache(torch.cat([self.k, k], 2), torch.cat([self.v, v], 2))
+        return KVCache(torch.cat([self.k, k], 2), torch.cat([self.v, v], 2))

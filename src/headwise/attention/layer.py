@@ -22,21 +22,21 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from headwise.attention.attend import Window, call_of, compute
-from headwise.attention.call import Call, wide
-from headwise.attention.dense import bend, dot, mix, seen_by, softmax
-from headwise.attention.kv_cache import Cache
+from headwise.attention.attend import Window, compute, make_call
+from headwise.attention.call import Call, accumulation_dtype
+from headwise.attention.dense import cap_and_bias, dot_product, softmax, visible_plane, weighted_sum
+from headwise.attention.kv_cache import KVCache
 from headwise.attention.mask import positions
-from headwise.attention.output import add_up, combine, concat, write
-from headwise.attention.position import NOWHERE, Position, with_lean
-from headwise.attention.project import project
-from headwise.attention.shape_checks import input_fits, maps_fit
+from headwise.attention.position import NOPE, PositionEncoding, add_position_bias
+from headwise.attention.projections import concat_heads, head_writes, project, project_output, sum_heads
+from headwise.attention.shape_checks import check_inputs, check_params
 from headwise.axes import Bool, Float, Key, Output, Query, Rows, Sink, Tensor, Value, Weights
+from headwise.deprecation import warn
 from headwise.errors import ArgumentError, ArgumentTypeError
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LayerParams:
     """What a layer has learned, split by head once and for all. C is the width of what it looks at: M in self-attention."""
 
     w_q: Float[Tensor, "M H D"]
@@ -50,11 +50,11 @@ class Learned:
     sink: Sink | None = None
 
     def __post_init__(self) -> None:
-        maps_fit(vars(self))
+        check_params(vars(self))
 
 
 @dataclass(frozen=True, eq=False)
-class Rules:
+class LayerConfig:
     """How a layer goes from q, k and v to z, the same at every call. The words are those of `attend`.
 
     Attributes:
@@ -66,11 +66,11 @@ class Rules:
     window: Window | None = None
     scale: float | None = None
     softcap: float | None = None
-    position: Position = NOWHERE
+    position: PositionEncoding = NOPE
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.position, Position):
+        if not isinstance(self.position, PositionEncoding):
             raise ArgumentTypeError(f"position must be a Rotary, an Alibi or RelativeBuckets, got {self.position!r}. Make one: hw.Rotary().")
         if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float):
             raise ArgumentTypeError(f"dropout must be a number, got {self.dropout!r}. It is the share of the weights that is dropped.")
@@ -79,7 +79,7 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class LayerInputs:
     """What comes with one call, beside x.
 
     Attributes:
@@ -89,14 +89,14 @@ class Given:
     """
 
     context: Float[Tensor, "B N C"] | None = None
-    past: Cache | None = None
+    past: KVCache | None = None
     mask: Tensor | None = None
     bias: Tensor | None = None
     query_offset: int | Sequence[int] | Tensor | None = None
 
 
-AS_IS = Rules()
-ALONE = Given()
+DEFAULT_CONFIG = LayerConfig()
+SELF_ATTENTION = LayerInputs()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +107,11 @@ class Trace:
         x: who asks.
         context: who is asked; x itself in self-attention.
         q, k, v: what each head asks, offers and says, positions taken in; k and v begin with those of the past.
-        seen: True where a query may see a key.
+        visible: True where a query may see a key.
         scores: as the softmax sees them, after cap and bias; -inf where hidden.
         weights: of each row; exactly 0 where hidden.
         sink: what a row gives to no key; 0 without a sink.
-        kept: what dropout multiplied the weights by, 0 or 1 / (1 - dropout); None without.
+        dropout_mask: what dropout multiplied the weights by, 0 or 1 / (1 - dropout); None without.
         z: what each head says.
         writes: what each head adds to the output.
         out: the sum of writes, and the output's bias.
@@ -122,88 +122,102 @@ class Trace:
     q: Query
     k: Key
     v: Value
-    seen: Bool[Tensor, "#B #H T S"]
+    visible: Bool[Tensor, "#B #H T S"]
     scores: Weights
     weights: Weights
     sink: Rows
-    kept: Weights | None
+    dropout_mask: Weights | None
     z: Output
     writes: Float[Tensor, "B H T M"]
     out: Float[Tensor, "B T M"]
 
     @property
     def concat(self) -> Float[Tensor, "B T HE"]:
-        """What all heads say, side by side, as w_o reads it."""
-        return concat(self.z)
+        """The outputs z of all heads side by side, as w_o reads them."""
+        return concat_heads(self.z)
+
+    @property
+    def seen(self) -> Bool[Tensor, "#B #H T S"]:
+        """Deprecated: `visible`."""
+        warn("Trace.seen", "visible")
+        return self.visible
+
+    @property
+    def kept(self) -> Weights | None:
+        """Deprecated: `dropout_mask`."""
+        warn("Trace.kept", "dropout_mask")
+        return self.dropout_mask
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
+class LayerOutput:
     """What the short cut gives back: the output, and the keys and values to be passed on as `past`."""
 
     out: Float[Tensor, "B T M"]
-    cache: Cache
+    cache: KVCache
 
 
-def ask(x: Float[Tensor, "B T M"], learned: Learned, rules: Rules = AS_IS, given: Given = ALONE) -> tuple[Query, Key, Value, Call]:
+def project_qkv(
+    x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION
+) -> tuple[Query, Key, Value, Call]:
     """Where both ways begin: what every head asks, what it may look at, and the call that follows from the rules.
 
     Raises:
         ShapeError: x, context, past, mask or bias do not fit together.
         ArgumentError, ArgumentTypeError: as `attend` raises them.
     """
-    input_fits(x, given.context, learned.w_q, learned.w_k)
-    answers = x if given.context is None else given.context
-    q = project(x, learned.w_q, learned.b_q)  # M1
-    k = project(answers, learned.w_k, learned.b_k)
-    v = project(answers, learned.w_v, learned.b_v)
+    check_inputs(x, inputs.context, params.w_q, params.w_k)
+    answers = x if inputs.context is None else inputs.context
+    q = project(x, params.w_q, params.b_q)  # M1
+    k = project(answers, params.w_k, params.b_k)
+    v = project(answers, params.w_v, params.b_v)
 
-    start = 0 if given.past is None else given.past.length
-    k = rules.position.turn(k, torch.arange(start, start + k.shape[2], device=k.device)[None])
-    known = Cache(k, v) if given.past is None else given.past.append(k, v)
+    start = 0 if inputs.past is None else inputs.past.length
+    k = config.position.rotate(k, torch.arange(start, start + k.shape[2], device=k.device)[None])
+    known = KVCache(k, v) if inputs.past is None else inputs.past.append(k, v)
 
-    call = call_of(q, known.k, rules.causal, given.query_offset, rules.window, given.mask, given.bias, rules.scale, rules.softcap, learned.sink)
-    lean = rules.position.bias(call.offset, q.shape[1], wide(q.dtype))
-    call = replace(call, bias=with_lean(call.bias, lean, q.shape[2], known.length))
-    return rules.position.turn(q, positions(call, q.shape[2])), known.k, known.v, call
+    call = make_call(q, known.k, config.causal, inputs.query_offset, config.window, inputs.mask, inputs.bias, config.scale, config.softcap, params.sink)
+    position_bias = config.position.bias(call.offset, q.shape[1], accumulation_dtype(q.dtype))
+    call = replace(call, bias=add_position_bias(call.bias, position_bias, q.shape[2], known.length))
+    return config.position.rotate(q, positions(call, q.shape[2])), known.k, known.v, call
 
 
-def trace(x: Float[Tensor, "B T M"], learned: Learned, rules: Rules = AS_IS, given: Given = ALONE) -> Trace:
+def trace(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION) -> Trace:
     """Walk the path and keep every tensor of it. Memory grows with T × S: for looking, and for training with dropout.
 
     Example:
         >>> ones = torch.ones(4, 2, 2)
-        >>> path = trace(torch.ones(1, 3, 4), Learned(ones, ones, ones, torch.ones(2, 2, 4)), Rules(causal=True))
+        >>> path = trace(torch.ones(1, 3, 4), LayerParams(ones, ones, ones, torch.ones(2, 2, 4)), LayerConfig(causal=True))
         >>> [[round(weight, 2) for weight in row] for row in path.weights[0, 1].tolist()]
         [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.33, 0.33, 0.33]]
     """
-    q, k, v, call = ask(x, learned, rules, given)
+    q, k, v, call = project_qkv(x, params, config, inputs)
 
-    seen = seen_by(call, q.shape[2], k.shape[2])
-    scores = bend(dot(q, k, seen) * call.scale, call, seen)
+    visible = visible_plane(call, q.shape[2], k.shape[2])
+    scores = cap_and_bias(dot_product(q, k, visible) * call.scale, call, visible)
     weights, sink = softmax(scores, call.sink)  # M2
-    kept = torch.dropout(torch.ones_like(weights), rules.dropout, train=True) if rules.dropout else None
-    z = mix(weights if kept is None else weights * kept, v, seen)
+    dropout_mask = torch.dropout(torch.ones_like(weights), config.dropout, train=True) if config.dropout else None
+    z = weighted_sum(weights if dropout_mask is None else weights * dropout_mask, v, visible)
 
-    writes = write(z, learned.w_o)  # M3
-    out = add_up(writes, learned.b_o)
-    return Trace(x, x if given.context is None else given.context, q, k, v, seen, scores, weights, sink, kept, z, writes, out)
+    writes = head_writes(z, params.w_o)  # M3
+    out = sum_heads(writes, params.b_o)
+    return Trace(x, x if inputs.context is None else inputs.context, q, k, v, visible, scores, weights, sink, dropout_mask, z, writes, out)
 
 
-def forward(x: Float[Tensor, "B T M"], learned: Learned, rules: Rules = AS_IS, given: Given = ALONE) -> Passed:
+def forward(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION) -> LayerOutput:
     """The same output in memory that grows with the length and not with its square (but for dropout, which needs the weights).
 
     Example:
         >>> ones = torch.ones(4, 2, 2)
-        >>> passed = forward(torch.ones(1, 3, 4), Learned(ones, ones, ones, torch.ones(2, 2, 4)), Rules(causal=True))
+        >>> passed = forward(torch.ones(1, 3, 4), LayerParams(ones, ones, ones, torch.ones(2, 2, 4)), LayerConfig(causal=True))
         >>> list(passed.out.shape), passed.cache.length
         ([1, 3, 4], 3)
     """
-    if rules.dropout:
-        path = trace(x, learned, rules, given)
-        return Passed(path.out, Cache(path.k, path.v))
-    q, k, v, call = ask(x, learned, rules, given)
+    if config.dropout:
+        path = trace(x, params, config, inputs)
+        return LayerOutput(path.out, KVCache(path.k, path.v))
+    q, k, v, call = project_qkv(x, params, config, inputs)
 
     z = compute(q, k, v, call).output
 
-    return Passed(combine(z, learned.w_o, learned.b_o), Cache(k, v))
+    return LayerOutput(project_output(z, params.w_o, params.b_o), KVCache(k, v))

@@ -27,7 +27,7 @@ class Visible:
         return seen if self.mask is None else seen & tile_of(self.mask, rows, keys)
 
 
-class Rule(Tiled):
+class LazyMask(Tiled):
     """A mask that is code: evaluated tile by tile, and turned into intervals where it proves to be made of them."""
 
     def intervals(self) -> "Visible | None":
@@ -38,7 +38,7 @@ class Rule(Tiled):
 def visible(call: Call, queries: int, keys: int) -> Visible:
     """The intervals of a call with so many queries and keys."""
     first, stop = band(call, queries, keys)
-    if not isinstance(call.mask, Rule):
+    if not isinstance(call.mask, LazyMask):
         return Visible(first, stop, call.mask)
     rule = call.mask.intervals()
     if rule is None:

@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from headwise.attention import layer
-from headwise.attention.attend import Window, call_of
-from headwise.attention.kv_cache import Cache
-from headwise.attention.layer import Given, Learned, Passed, Rules, Trace
-from headwise.attention.output import blocks_of
-from headwise.attention.position import NOWHERE, Position, RelativeBuckets
-from headwise.attention.project import slices_of
+from headwise.attention.attend import Window, make_call
+from headwise.attention.kv_cache import KVCache
+from headwise.attention.layer import LayerConfig, LayerInputs, LayerOutput, LayerParams, Trace
+from headwise.attention.position import NOPE, PositionEncoding, RelativeBuckets
+from headwise.attention.projections import split_in_proj, split_out_proj
 from headwise.attention.shape_checks import divisors
 from headwise.axes import Float, Tensor
+from headwise.deprecation import warn
 from headwise.errors import ArgumentError, ArgumentTypeError
 
 MAPS = ("w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o", "sink")
@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         softcap: float | None = None,
         scale: float | None = None,
         sink: bool = False,
-        position: Position | None = None,
+        position: PositionEncoding | None = None,
         dropout: float = 0.0,
         batch_first: bool = True,
         device: torch.device | str | None = None,
@@ -113,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(position, RelativeBuckets):
             self.buckets = nn.Parameter(position.table.detach().clone().to(self.w_q))
             position = replace(position, table=self.buckets)
-        self._rules = Rules(causal, window, scale, softcap, NOWHERE if position is None else position, dropout)
+        self._config = LayerConfig(causal, window, scale, softcap, NOPE if position is None else position, dropout)
         self._try_out()
         self.reset_parameters()
 
@@ -128,17 +128,29 @@ class MultiHeadAttention(nn.Module):
                 nn.init.zeros_(getattr(self, name))
 
     @property
-    def learned(self) -> Learned:
+    def params(self) -> LayerParams:
         """The parameters as the layer reads them."""
-        return Learned(**{name: getattr(self, name) for name in MAPS})
+        return LayerParams(**{name: getattr(self, name) for name in MAPS})
 
     @property
-    def rules(self) -> Rules:
+    def config(self) -> LayerConfig:
         """The options, as they hold now: no dropout outside training."""
-        position = self._rules.position
+        position = self._config.position
         if isinstance(position, RelativeBuckets):
             position = replace(position, table=self.buckets)
-        return replace(self._rules, position=position, dropout=self._rules.dropout if self.training else 0.0)
+        return replace(self._config, position=position, dropout=self._config.dropout if self.training else 0.0)
+
+    @property
+    def learned(self) -> LayerParams:
+        """Deprecated: `params`."""
+        warn("MultiHeadAttention.learned", "params")
+        return self.params
+
+    @property
+    def rules(self) -> LayerConfig:
+        """Deprecated: `config`."""
+        warn("MultiHeadAttention.rules", "config")
+        return self.config
 
     def forward(
         self,
@@ -164,10 +176,10 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ShapeError, ArgumentError, ArgumentTypeError: what does not fit, in one line.
         """
-        given = Given(self._lay(context), mask=mask, bias=bias, query_offset=query_offset)
-        return self._lay(layer.forward(self._lay(x), self.learned, self.rules, given).out)
+        inputs = LayerInputs(self._lay(context), mask=mask, bias=bias, query_offset=query_offset)
+        return self._lay(layer.forward(self._lay(x), self.params, self.config, inputs).out)
 
-    def decode(self, x: Tensor, past: Cache | None = None, *, mask: Tensor | None = None, bias: Tensor | None = None) -> Passed:
+    def decode(self, x: Tensor, past: KVCache | None = None, *, mask: Tensor | None = None, bias: Tensor | None = None) -> LayerOutput:
         """The next tokens of a text, which look at themselves and at the `past`; with the cache to go on from.
 
         Any cut of a text into chunks gives what `forward` gives on the whole. A mask or bias covers the past too.
@@ -178,7 +190,7 @@ class MultiHeadAttention(nn.Module):
             >>> attention.decode(torch.ones(1, 1, 16), first.cache).cache.length
             4
         """
-        passed = layer.forward(self._lay(x), self.learned, self.rules, Given(past=past, mask=mask, bias=bias))
+        passed = layer.forward(self._lay(x), self.params, self.config, LayerInputs(past=past, mask=mask, bias=bias))
         return replace(passed, out=self._lay(passed.out))
 
     def trace(
@@ -186,14 +198,14 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         context: Tensor | None = None,
         *,
-        past: Cache | None = None,
+        past: KVCache | None = None,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         query_offset: int | Sequence[int] | Tensor | None = None,
     ) -> Trace:
         """Every tensor between x and the output, by name, with gradients: `forward` with nothing left out."""
-        given = Given(self._lay(context), past, mask, bias, query_offset)
-        return layer.trace(self._lay(x), self.learned, self.rules, given)
+        inputs = LayerInputs(self._lay(context), past, mask, bias, query_offset)
+        return layer.trace(self._lay(x), self.params, self.config, inputs)
 
     @classmethod
     def from_torch(cls, attention: nn.MultiheadAttention) -> "MultiHeadAttention":
@@ -242,19 +254,19 @@ class MultiHeadAttention(nn.Module):
 
     def _said(self) -> dict[str, object]:
         """The arguments that make a module like this one, without those that are as usual."""
-        rules, usual = self._rules, Rules()
+        config, usual = self._config, LayerConfig()
         sizes = {"num_kv_heads": self.num_heads, "head_dim": self.d_model // self.num_heads, "value_dim": self.head_dim, "context_dim": self.d_model}
         said: dict[str, object] = {"d_model": self.d_model, "num_heads": self.num_heads}
         said |= {name: getattr(self, name) for name, size in sizes.items() if getattr(self, name) != size}
         if self.b_o is None:
             said["bias"] = False if self.b_q is None else "qkv"
         for name in ("causal", "window", "softcap", "scale", "dropout"):
-            if getattr(rules, name) != getattr(usual, name):
-                said[name] = getattr(rules, name)
+            if getattr(config, name) != getattr(usual, name):
+                said[name] = getattr(config, name)
         if self.sink is not None:
             said["sink"] = True
-        if rules.position is not NOWHERE:
-            said["position"] = rules.position
+        if config.position is not NOPE:
+            said["position"] = config.position
         if not self.batch_first:
             said["batch_first"] = False
         return said
@@ -266,10 +278,10 @@ class MultiHeadAttention(nn.Module):
     def _try_out(self) -> None:
         """Options that no call could honour are refused now, not at the first call."""
         q, k = (torch.zeros(1, heads, 1, self.head_dim) for heads in (self.num_heads, self.num_kv_heads))
-        rules = self._rules
-        call = call_of(q, k, rules.causal, window=rules.window, scale=rules.scale, softcap=rules.softcap)
-        rules.position.turn(q, call.offset[:, None])
-        rules.position.bias(call.offset, self.num_heads, q.dtype)
+        config = self._config
+        call = make_call(q, k, config.causal, window=config.window, scale=config.scale, softcap=config.softcap)
+        config.position.rotate(q, call.offset[:, None])
+        config.position.bias(call.offset, self.num_heads, q.dtype)
 
 
 def _maps_of(attention: nn.MultiheadAttention) -> dict[str, Float[Tensor, "..."]]:
@@ -277,8 +289,8 @@ def _maps_of(attention: nn.MultiheadAttention) -> dict[str, Float[Tensor, "..."]
     heads = attention.num_heads
     apart = (attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight)
     three = attention.in_proj_weight.chunk(3) if attention.in_proj_weight is not None else apart
-    maps = {f"w_{name}": slices_of(weight, heads) for name, weight in zip("qkv", three, strict=True)}
-    maps["w_o"] = blocks_of(attention.out_proj.weight, heads)
+    maps = {f"w_{name}": split_in_proj(weight, heads) for name, weight in zip("qkv", three, strict=True)}
+    maps["w_o"] = split_out_proj(attention.out_proj.weight, heads)
     if attention.in_proj_bias is not None:
         maps |= {f"b_{name}": b.unflatten(0, (heads, -1)) for name, b in zip("qkv", attention.in_proj_bias.chunk(3), strict=True)}
         maps["b_o"] = attention.out_proj.bias

@@ -11,30 +11,30 @@ from typing import Literal, get_args
 
 import torch
 
-from headwise.attention.call import Tiled, tile_of, wide
+from headwise.attention.call import Tiled, accumulation_dtype, tile_of
 from headwise.axes import Bias, Float, Int, Tensor
 from headwise.errors import ArgumentError, ShapeError
 
 Pairing = Literal["halves", "neighbours"]
 
 
-class Position:
+class PositionEncoding:
     """Tells attention nothing about positions. The ways below override one of the two."""
 
-    def turn(self, x: Float[Tensor, "B N T D"], at: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
+    def rotate(self, x: Float[Tensor, "B N T D"], at: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
         """Queries or keys that stand `at` these positions, as the scores are to see them."""
         return x
 
-    def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "Lean | None":
+    def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "PositionBias | None":
         """What is added to the scores of queries that stand from `offset` on."""
         return None
 
 
-NOWHERE = Position()
+NOPE = PositionEncoding()
 
 
 @dataclass(frozen=True)
-class Rotary(Position):
+class Rotary(PositionEncoding):
     """Turns pairs of features by an angle that grows with the position, so that q·k depends on j - p.
 
         pair m of a token at p turns by p · base^(-2m / width)
@@ -55,7 +55,7 @@ class Rotary(Position):
 
     Example:
         >>> x = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])
-        >>> Rotary().turn(x, torch.tensor([[0, 1]]))[0, 0, 1].tolist()
+        >>> Rotary().rotate(x, torch.tensor([[0, 1]]))[0, 0, 1].tolist()
         [0.5403022766113281, 0.8414709568023682]
     """
 
@@ -71,19 +71,19 @@ class Rotary(Position):
         if self.pairing not in get_args(Pairing):
             raise ArgumentError(f"pairing must be 'halves' or 'neighbours', got {self.pairing!r}. Llama pairs halves.")
 
-    def turn(self, x: Float[Tensor, "B N T D"], at: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
+    def rotate(self, x: Float[Tensor, "B N T D"], at: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
         width = x.shape[-1] if self.width is None else self.width
         if width > x.shape[-1] or width % 2:
             raise ShapeError(f"width must be even and at most that of a head, got {width} and {x.shape[-1]}. Give Rotary(width=...) the features that turn.")
         angle = _angles(at, width, self.base)[:, None]
-        first, second = _pairs(x[..., :width].to(wide(x.dtype)), self.pairing)
+        first, second = _pairs(x[..., :width].to(accumulation_dtype(x.dtype)), self.pairing)
         cos, sin = angle.cos().to(first.dtype), angle.sin().to(first.dtype)
         turned = _unpair(first * cos - second * sin, first * sin + second * cos, self.pairing)
         return torch.cat([turned.to(x.dtype), x[..., width:]], -1)
 
 
 @dataclass(frozen=True)
-class Alibi(Position):
+class Alibi(PositionEncoding):
     """The further away a key, the lower its score, by a slope of each head's own: bias = -slope · |p - j|.
 
     Args:
@@ -108,12 +108,12 @@ class Alibi(Position):
             raise ShapeError(f"slopes must have one number for each of {heads} heads, got {len(self.slopes)}. Leave them out for the usual ones.")
         return self.slopes
 
-    def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "Lean":
-        return _Slope(offset, torch.tensor(self.slopes_of(heads), device=offset.device, dtype=dtype))
+    def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "PositionBias":
+        return _AlibiBias(offset, torch.tensor(self.slopes_of(heads), device=offset.device, dtype=dtype))
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeBuckets(Position):
+class RelativeBuckets(PositionEncoding):
     """A learned number for each head and each bucket of distances: near ones have one each, far ones share.
 
     Of n buckets (n/2 for each direction where both count), the first half is for the distances 0, 1, 2, ...; the rest
@@ -162,14 +162,14 @@ class RelativeBuckets(Position):
         found = torch.where(far < self._single, far, grown)
         return found + self._one_way * (ahead > 0) if self.bidirectional else found
 
-    def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "Lean":
+    def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "PositionBias":
         if self.table.shape[1] != heads:
             raise ShapeError(f"table must have one column for each of {heads} heads, got {list(self.table.shape)}. Its shape is [buckets, heads].")
-        return _Bucketed(offset, self.table.to(offset.device, dtype), self)
+        return _BucketedBias(offset, self.table.to(offset.device, dtype), self)
 
 
 @dataclass(frozen=True, eq=False)
-class Lean(Tiled):
+class PositionBias(Tiled):
     """A bias that follows from positions and some learned or fixed numbers, evaluated tile by tile.
 
     Attributes:
@@ -189,13 +189,13 @@ class Lean(Tiled):
 
 
 @dataclass(frozen=True, eq=False)
-class _Slope(Lean):
+class _AlibiBias(PositionBias):
     def tile(self, rows: slice, keys: slice) -> Float[Tensor, "b H t s"]:
         return -self.numbers[:, None, None] * self.ahead(rows, keys).abs()[:, None]
 
 
 @dataclass(frozen=True, eq=False)
-class _Bucketed(Lean):
+class _BucketedBias(PositionBias):
     buckets: RelativeBuckets
 
     def tile(self, rows: slice, keys: slice) -> Float[Tensor, "b H t s"]:
@@ -206,19 +206,19 @@ class _Bucketed(Lean):
 class _Sum(Tiled):
     """Two biases at once."""
 
-    lean: Lean
+    position_bias: PositionBias
     other: Bias | Tiled
 
     def tile(self, rows: slice, keys: slice) -> Float[Tensor, "b H t s"]:
-        return self.lean.tile(rows, keys) + tile_of(self.other, rows, keys)
+        return self.position_bias.tile(rows, keys) + tile_of(self.other, rows, keys)
 
 
-def with_lean(bias: Bias | Tiled | None, lean: Lean | None, queries: int, keys: int) -> Bias | Tiled | None:
+def add_position_bias(bias: Bias | Tiled | None, position_bias: PositionBias | None, queries: int, keys: int) -> Bias | Tiled | None:
     """The bias of a call and that of the positions together: in tiles, or whole where one of them learns."""
-    if lean is None:
+    if position_bias is None:
         return bias
-    both = lean if bias is None else _Sum(lean, bias)
-    learns = any(isinstance(numbers, Tensor) and numbers.requires_grad for numbers in (lean.numbers, bias))
+    both = position_bias if bias is None else _Sum(position_bias, bias)
+    learns = any(isinstance(numbers, Tensor) and numbers.requires_grad for numbers in (position_bias.numbers, bias))
     return both.tile(slice(0, queries), slice(0, keys)) if learns and torch.is_grad_enabled() else both
 
 

@@ -19,7 +19,7 @@ def divisors(number: int) -> str:
     return " or ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
-def maps_fit(maps: Mapping[str, Tensor | None]) -> None:
+def check_params(maps: Mapping[str, Tensor | None]) -> None:
     """The learned maps of a layer by name, w_q [M, H, D], w_k [C, G, D] and w_v [C, G, E] among them.
 
     Raises:
@@ -38,7 +38,7 @@ def maps_fit(maps: Mapping[str, Tensor | None]) -> None:
             raise ShapeError(f"{name} must be {shape} beside w_q {[m, h, d]}, w_k [{c}, {g}, …] and w_v [{c}, {g}, {e}], got {list(tensor.shape)}. Reshape it.")
 
 
-def input_fits(x: Tensor, context: Tensor | None, w_q: Tensor, w_k: Tensor) -> None:
+def check_inputs(x: Tensor, context: Tensor | None, w_q: Tensor, w_k: Tensor) -> None:
     """What a layer is to read.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from headwise.attention.call import Area
-from headwise.attention.weight_pooling import pooled
+from headwise.attention.weights import pooled_weights
 from headwise.axes import Float, Tensor
 from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
@@ -236,7 +236,7 @@ class Run:
 
     def _pooled(self, place: Place, head: int, batch: int, area: Area) -> Float[Tensor, "h w"]:
         query, key, lse, call = one_head(self._kept(place.index), batch, head)
-        return pooled(query, key, lse, call, area)[0, 0].cpu()
+        return pooled_weights(query, key, lse, call, area)[0, 0].cpu()
 
     def _kept(self, index: int) -> Kept:
         found: dict[int, Kept] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.conformance.problems.answer import PLAINLY, Answer, How
 from headwise.conformance.problems.layer_problem import LayerProblem
 from headwise.conformance.problems.problem import Problem
@@ -104,7 +104,7 @@ def padded(keys: int, *valid: int) -> Tensor:
 def layer(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, **options: Any) -> LayerProblem:
     """Maps [M, H, D], [M, G, D], [M, G, E], [H, E, M]."""
     biases = {name: options.pop(name) for name in ("b_q", "b_k", "b_v", "b_o", "sink") if name in options}
-    return LayerProblem(x, Learned(w_q, w_k, w_v, w_o, **biases), **options)
+    return LayerProblem(x, LayerParams(w_q, w_k, w_v, w_o, **biases), **options)
 
 
 def looking_at_all(x: Tensor, w_v: Tensor, w_o: Tensor, **options: Any) -> LayerProblem:

@@ -42,11 +42,11 @@ def test_maps_that_are_given():
 def test_a_packed_map_is_filled_in_its_order(packing):
     from headwise.conformance.adapters.projection_weights import repacked
 
-    learned = layer(sizes={"model": 16, "heads": 4, "groups": 4, "width": 4, "wide": 4}).learned
+    params = layer(sizes={"model": 16, "heads": 4, "groups": 4, "width": 4, "wide": 4}).params
     maps = repacked(find_maps(strangers.SelfAttention()), packing)
-    weight = maps.parameters(learned)["qkv.weight"].unflatten(0, (3, 4, 4) if packing == "q k v" else (4, 3, 4))
+    weight = maps.parameters(params)["qkv.weight"].unflatten(0, (3, 4, 4) if packing == "q k v" else (4, 3, 4))
     first = weight[0] if packing == "q k v" else weight[:, 0]
-    assert torch.equal(first, learned.w_q.permute(1, 2, 0))
+    assert torch.equal(first, params.w_q.permute(1, 2, 0))
 
 
 @pytest.mark.parametrize(

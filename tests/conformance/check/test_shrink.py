@@ -37,7 +37,7 @@ def test_a_layer_shrinks_too():
     assert complete
     assert set(least.options) == {"window"}
     assert least.shape == (1, 1, 1, 1)
-    assert least.learned.b_o is None
+    assert least.params.b_o is None
 
 
 def test_what_is_out_of_time_is_said_to_be_so():

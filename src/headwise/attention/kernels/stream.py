@@ -13,7 +13,7 @@ import torch
 
 from headwise.attention.backward import with_gradients
 from headwise.attention.blocking import Block, Strip, blocks
-from headwise.attention.call import Attended, Call, Kernel, wide
+from headwise.attention.call import Attended, Call, Kernel, accumulation_dtype
 from headwise.attention.statistic import End, Running, Statistic, Tile, labels
 from headwise.axes import Key, Query, Rows, Tensor, Value
 from headwise.catalog import entries
@@ -27,7 +27,7 @@ def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[s
 def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
     b, h, t, _ = query.shape
     output = query.new_zeros(b, h, t, value.shape[3])
-    lse = query.new_full((b, h, t), -torch.inf, dtype=wide(query.dtype))
+    lse = query.new_full((b, h, t), -torch.inf, dtype=accumulation_dtype(query.dtype))
     known = entries("headwise.attention.statistics")
     in_pass = [name for name in statistics if known[name].running is not None]
     found = {name: _room(known[name], lse, call) for name in in_pass}

@@ -47,21 +47,21 @@ def _square(problem: Problem, room: int) -> Problem:
 
 def cut_layer(problem: LayerProblem, sizes: Sizes) -> LayerProblem:
     """Maps as far as there is room for them."""
-    learned = problem.learned
-    heads, groups = _heads(learned.w_q.shape[1], learned.w_k.shape[1], sizes)
+    params = problem.params
+    heads, groups = _heads(params.w_q.shape[1], params.w_k.shape[1], sizes)
     changes: dict[str, Any] = {
-        "w_q": learned.w_q[: sizes.model, heads, : sizes.width],
-        "w_k": learned.w_k[: sizes.context, groups, : sizes.width],
-        "w_v": learned.w_v[: sizes.context, groups, : sizes.wide],
-        "w_o": learned.w_o[heads, : sizes.wide, : sizes.model],
+        "w_q": params.w_q[: sizes.model, heads, : sizes.width],
+        "w_k": params.w_k[: sizes.context, groups, : sizes.width],
+        "w_v": params.w_v[: sizes.context, groups, : sizes.wide],
+        "w_o": params.w_o[heads, : sizes.wide, : sizes.model],
     }
     for name, which, width in (("b_q", heads, sizes.width), ("b_k", groups, sizes.width), ("b_v", groups, sizes.wide)):
-        if getattr(learned, name) is not None:
-            changes[name] = getattr(learned, name)[which, :width]
-    if learned.b_o is not None:
-        changes["b_o"] = learned.b_o[: sizes.model]
-    if learned.sink is not None:
-        changes["sink"] = learned.sink[heads]
+        if getattr(params, name) is not None:
+            changes[name] = getattr(params, name)[which, :width]
+    if params.b_o is not None:
+        changes["b_o"] = params.b_o[: sizes.model]
+    if params.sink is not None:
+        changes["sink"] = params.sink[heads]
     changes["x"] = problem.x[..., : sizes.model]
     if problem.context is not None:
         changes["context"] = problem.context[..., : sizes.context]

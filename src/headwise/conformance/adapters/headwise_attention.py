@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 
 import torch
 
-from headwise.attention.attend import attend, call_of
-from headwise.attention.kv_cache import Cache
-from headwise.attention.layer import Given, Passed, Rules, Trace, forward, trace
+from headwise.attention.attend import attend, make_call
+from headwise.attention.kv_cache import KVCache
+from headwise.attention.layer import LayerConfig, LayerInputs, LayerOutput, Trace, forward, trace
 from headwise.attention.weights import weights
 from headwise.axes import Tensor, Weights
 from headwise.catalog import entries
@@ -50,7 +50,7 @@ class OurAttend:
 
 def again(problem: Problem, lse: Tensor, options: dict) -> Weights:
     """All weights from lse."""
-    call = call_of(problem.query, problem.key, **options)
+    call = make_call(problem.query, problem.key, **options)
     return weights(problem.query, problem.key, lse, call, slice(0, problem.shape[2]), slice(0, problem.shape[3]))
 
 
@@ -71,14 +71,14 @@ class OurLayer:
 
     def _walk(self, problem: LayerProblem, how: How) -> Answer:
         dropout = problem.dropout if how.training else 0.0
-        rules = Rules(problem.causal, problem.window, problem.scale, problem.softcap, problem.position, dropout)
+        config = LayerConfig(problem.causal, problem.window, problem.scale, problem.softcap, problem.position, dropout)
         way = trace if how.weights or how.path == "trace" else forward
         past, found = None, []
         for chunk in chunks(problem):
             known = chunk.stop if problem.context is None else problem.context.shape[1]
             planes = {name: part(getattr(problem, name), chunk, known) for name in ("mask", "bias")}
-            given = Given(problem.context, past, query_offset=problem.query_offset, **planes)
-            found.append(way(problem.x[:, chunk], problem.learned, rules, given))
+            inputs = LayerInputs(problem.context, past, query_offset=problem.query_offset, **planes)
+            found.append(way(problem.x[:, chunk], problem.params, config, inputs))
             past = _cache(found[-1])
         if not how.weights:
             return Answer(torch.cat([path.out for path in found], 1))
@@ -86,5 +86,5 @@ class OurLayer:
         return Answer(torch.cat([path.out for path in found], 1), shown, writes=torch.cat([path.writes for path in found], 2))
 
 
-def _cache(path: Trace | Passed) -> Cache:
-    return path.cache if isinstance(path, Passed) else Cache(path.k, path.v)
+def _cache(path: Trace | LayerOutput) -> KVCache:
+    return path.cache if isinstance(path, LayerOutput) else KVCache(path.k, path.v)

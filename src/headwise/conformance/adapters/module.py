@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from headwise.attention.layer import Learned
-from headwise.attention.position import NOWHERE, Position, Rotary
+from headwise.attention.layer import LayerParams
+from headwise.attention.position import NOPE, PositionEncoding, Rotary
 from headwise.axes import Tensor
 from headwise.conformance.adapters.argument_adapter import Dialect
 from headwise.conformance.adapters.attention_call import DTYPES, ReturnedOdd
@@ -59,7 +59,7 @@ class Spoken:
     tokens_first: bool = False
     mask_axes: str = "B H T S"
     causal: bool = False
-    position: Position = NOWHERE
+    position: PositionEncoding = NOPE
     grows: ClassVar[bool] = False
 
     @property
@@ -75,7 +75,7 @@ class Spoken:
         """With a copy of the module."""
         return replace(self, module=deepcopy(self.module))
 
-    def run(self, learned: Learned, inputs: Inputs, problem: Any, how: How) -> Answer:
+    def run(self, params: LayerParams, inputs: Inputs, problem: Any, how: How) -> Answer:
         """Call the module with these maps."""
         if self.causal != problem.causal and (self.causal or "causal" not in self.dialect.binding.words):
             raise Refused("the module is always causal." if self.causal else "the module knows no causal.")
@@ -83,7 +83,7 @@ class Spoken:
             raise Refused(f"the module looks at {self.context} only.")
         if how.training and self._drops() and not (problem.dropout and "dropout" in self.dialect.binding.words):
             raise Refused("the module has dropout of its own.")
-        if getattr(problem, "position", NOWHERE) != self.position:
+        if getattr(problem, "position", NOPE) != self.position:
             raise Refused("the module has positions of its own.")
         told = self.dialect.reworded(problem.having(mask=self._mask(problem), causal=problem.causal and not self.causal))
         words = self.dialect.keywords(told, how)
@@ -94,7 +94,7 @@ class Spoken:
             arguments = (x,)
             if getattr(problem, "context", None) is not None:
                 words[self.context] = others[0]
-        parameters = {name: value.to(x.dtype) for name, value in self.maps.parameters(learned).items()}
+        parameters = {name: value.to(x.dtype) for name, value in self.maps.parameters(params).items()}
         self.module.train(how.training)
         found = torch.func.functional_call(self.module, parameters, arguments, words)
         output, weights = self._read(found)
@@ -159,12 +159,12 @@ def of_module(
     body = layered.body
     words |= {"causal"} if body.causal else set()
     called = ModuleCall(name, body, frozenset(words), layered.conventions, dtypes, where)
-    called = _with_masks(called) if body.position == NOWHERE else called
+    called = _with_masks(called) if body.position == NOPE else called
     called, told = settle(called, _speaking, TELLING, frozenset(declared))
     called, told_of_weights = _weights(called, frozenset(declared))
     stated += [*told, *told_of_weights]
     always = {"causal": True} if body.causal else {}
-    lacks = {ability: why for ability, why in abilities(called, **always) if why is not None and ability not in NOT_OF_MODULES and body.position == NOWHERE}
+    lacks = {ability: why for ability, why in abilities(called, **always) if why is not None and ability not in NOT_OF_MODULES and body.position == NOPE}
     able = {ability for ability in ABILITIES if ability not in lacks} - NOT_OF_MODULES
     able -= {"weights"} if called.conventions.weights == "never" else set()
     able -= {"groups"} if maps.sizes.groups == maps.sizes.heads else set()
@@ -174,12 +174,12 @@ def of_module(
     called = replace(called, honours=called.honours | able, dtypes=usable)
     layered = replace(layered, body=called.body, conventions=called.conventions)
     longer = {"long"} if isinstance(_whole(layered, 40)[0], Answer) else set()
-    others = ({"context"} if body.context or body.apart else set()) | ({"rotary"} if body.position != NOWHERE else set())
+    others = ({"context"} if body.context or body.apart else set()) | ({"rotary"} if body.position != NOPE else set())
     known = (called.honours - {"long"}) | longer | layered.honours | others
     layered = ModuleLayer(name, called.body, known, called.conventions, usable, where)
     missing_of_layer = {word: "the module knows no such thing" for word in OF_LAYERS if word not in known}
     founds = [Found(layered, tuple(stated), {**missing, **missing_of_layer, **lacks})]
-    return tuple([Found(called, (), {}), *founds] if understood and body.position == NOWHERE else founds)
+    return tuple([Found(called, (), {}), *founds] if understood and body.position == NOPE else founds)
 
 
 TELLING = ("mask_polarity", "corner", "window_counts_own", "dead_row")
@@ -227,7 +227,7 @@ def _understood(subject: ModuleLayer, declared: frozenset[str]) -> tuple[ModuleL
     """
     body: Spoken = subject.body
     packings = PACKINGS if "qkv" in body.maps.maps and "qkv_packing" not in declared else (body.maps.packing,)
-    turning = (NOWHERE, Rotary(), Rotary(pairing="neighbours")) if body.maps.sizes.width % 2 == 0 else (NOWHERE,)
+    turning = (NOPE, Rotary(), Rotary(pairing="neighbours")) if body.maps.sizes.width % 2 == 0 else (NOPE,)
     for position in turning:
         for causal in (False, True):
             for first in (body.tokens_first, not body.tokens_first):
@@ -273,7 +273,7 @@ def _whole(subject: ModuleLayer, tokens: int) -> tuple[Answer | Exception, Layer
 
 
 def _narrowed(problem: LayerProblem, name: str, sizes: Sizes) -> Tensor:
-    tensor = getattr(problem.learned, name)
+    tensor = getattr(problem.params, name)
     return tensor.repeat(-(-sizes.context // tensor.shape[0]), 1, 1)[: sizes.context]
 
 

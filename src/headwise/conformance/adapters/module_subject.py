@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.axes import Float, Tensor
 from headwise.conformance.adapters.attention_call import CPU
 from headwise.conformance.adapters.cut_to_size import cut_call, cut_layer
@@ -39,7 +39,7 @@ class Body(Protocol):
         """Those of the module that is to hold a problem of these sizes: its own, or the smallest that can be made."""
         ...
 
-    def run(self, learned: Learned, inputs: Inputs, problem: Any, how: How) -> Answer:
+    def run(self, params: LayerParams, inputs: Inputs, problem: Any, how: How) -> Answer:
         """The module with these maps, on these inputs, under the options of a problem."""
         ...
 
@@ -74,12 +74,12 @@ class ModuleLayer:
         return None if self.body.grows else partial(cut_layer, sizes=self.body.sizes(NOTHING))
 
     def _walk(self, problem: LayerProblem, how: How) -> Answer:
-        learned, heads = problem.learned, problem.learned.w_q.shape[1]
-        needed = Sizes(problem.x.shape[2], learned.w_k.shape[0], heads, learned.w_k.shape[1], learned.w_q.shape[2], learned.w_v.shape[2])
+        params, heads = problem.params, problem.params.w_q.shape[1]
+        needed = Sizes(problem.x.shape[2], params.w_k.shape[0], heads, params.w_k.shape[1], params.w_q.shape[2], params.w_v.shape[2])
         larger = larger_layer(problem, self.body.sizes(needed))
         context = larger.x if larger.context is None else larger.context
-        found = self.body.run(larger.learned, (larger.x, context, context), larger, how)
-        return Answer(found.output[..., : problem.x.shape[2]], own_heads(found.weights, heads, larger.learned.w_q.shape[1]))
+        found = self.body.run(larger.params, (larger.x, context, context), larger, how)
+        return Answer(found.output[..., : problem.x.shape[2]], own_heads(found.weights, heads, larger.params.w_q.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +121,11 @@ class ModuleCall:
         sizes = self.body.sizes(Sizes(whole, max(groups * width, groups * wide) if self.body.apart else tokens, heads, groups, width, wide))
         larger = larger_call(problem, sizes)
         if self.body.apart:
-            learned, inputs = identity(larger, sizes)
+            params, inputs = identity(larger, sizes)
         else:
             larger = squared(larger)
-            learned, inputs = unit_tokens(larger, sizes)
-        found = self.body.run(learned, inputs, larger, how)
+            params, inputs = unit_tokens(larger, sizes)
+        found = self.body.run(params, inputs, larger, how)
         said = found.output[..., : sizes.heads * sizes.wide].unflatten(-1, (sizes.heads, sizes.wide)).transpose(1, 2)
         weights = own_heads(found.weights, heads, sizes.heads)
         return Answer(said[:, :heads, -queries or said.shape[2] :, :wide], None if weights is None else weights[..., -queries or weights.shape[-2] :, :])
@@ -150,7 +150,7 @@ def merged(x: Float[Tensor, "B H T D"], wide: int) -> Float[Tensor, "B T M"]:
     return torch.nn.functional.pad(flat, (0, wide - flat.shape[-1]))
 
 
-def identity(problem: Problem, sizes: Sizes) -> tuple[Learned, Inputs]:
+def identity(problem: Problem, sizes: Sizes) -> tuple[LayerParams, Inputs]:
     """Maps that let q, k and v through, which come in as they are.
 
     Raises:
@@ -163,10 +163,10 @@ def identity(problem: Problem, sizes: Sizes) -> tuple[Learned, Inputs]:
     w_k = torch.eye(sizes.context, sizes.groups * sizes.width, **one).unflatten(1, (sizes.groups, sizes.width))
     w_v = torch.eye(sizes.context, sizes.groups * sizes.wide, **one).unflatten(1, (sizes.groups, sizes.wide))
     inputs = merged(problem.query, sizes.model), merged(problem.key, sizes.context), merged(problem.value, sizes.context)
-    return Learned(w_q, w_k, w_v, _out(problem, sizes)), inputs
+    return LayerParams(w_q, w_k, w_v, _out(problem, sizes)), inputs
 
 
-def unit_tokens(problem: Problem, sizes: Sizes) -> tuple[Learned, Inputs]:
+def unit_tokens(problem: Problem, sizes: Sizes) -> tuple[LayerParams, Inputs]:
     """x of unit vectors, one a token of any text, and maps whose rows are q, k and v.
 
     Raises:
@@ -180,7 +180,7 @@ def unit_tokens(problem: Problem, sizes: Sizes) -> tuple[Learned, Inputs]:
         torch.nn.functional.pad(part.transpose(1, 2).flatten(0, 1), (0, 0, 0, 0, 0, sizes.model - batch * tokens))
         for part in (problem.query, problem.key, problem.value)
     ]
-    return Learned(*rows, _out(problem, sizes)), (x, x, x)
+    return LayerParams(*rows, _out(problem, sizes)), (x, x, x)
 
 
 def _out(problem: Problem, sizes: Sizes) -> Tensor:

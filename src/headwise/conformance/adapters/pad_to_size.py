@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
 from headwise.conformance.adapters.subject import Refused
 from headwise.conformance.problems.layer_problem import LayerProblem
@@ -70,26 +70,26 @@ def larger_layer(problem: LayerProblem, sizes: Sizes) -> LayerProblem:
     Raises:
         Refused: it does not fit.
     """
-    learned = problem.learned
-    (model, heads, width), (context, groups, _), wide = learned.w_q.shape, learned.w_k.shape, learned.w_v.shape[2]
+    params = problem.params
+    (model, heads, width), (context, groups, _), wide = params.w_q.shape, params.w_k.shape, params.w_v.shape[2]
     if not sizes.hold(heads, groups, width, wide) or model > sizes.model or context > sizes.context:
         raise Refused(f"the module is {sizes.model} wide and has {sizes.heads} heads of width {sizes.width}, {sizes.groups} of them for keys.")
     stretch = (sizes.width / width) ** 0.5
-    asks = {name: tensor if width == sizes.width or tensor is None else tensor * stretch for name, tensor in (("w_q", learned.w_q), ("b_q", learned.b_q))}
+    asks = {name: tensor if width == sizes.width or tensor is None else tensor * stretch for name, tensor in (("w_q", params.w_q), ("b_q", params.b_q))}
     maps = {
         "w_q": filled(asks["w_q"], {-1: sizes.width, -2: sizes.heads, -3: sizes.model}),
-        "w_k": filled(learned.w_k, {-1: sizes.width, -2: sizes.groups, -3: sizes.context}),
-        "w_v": filled(learned.w_v, {-1: sizes.wide, -2: sizes.groups, -3: sizes.context}),
-        "w_o": filled(learned.w_o, {-1: sizes.model, -2: sizes.wide, -3: sizes.heads}),
+        "w_k": filled(params.w_k, {-1: sizes.width, -2: sizes.groups, -3: sizes.context}),
+        "w_v": filled(params.w_v, {-1: sizes.wide, -2: sizes.groups, -3: sizes.context}),
+        "w_o": filled(params.w_o, {-1: sizes.model, -2: sizes.wide, -3: sizes.heads}),
         "b_q": _filled(asks["b_q"], {-1: sizes.width, -2: sizes.heads}),
-        "b_k": _filled(learned.b_k, {-1: sizes.width, -2: sizes.groups}),
-        "b_v": _filled(learned.b_v, {-1: sizes.wide, -2: sizes.groups}),
-        "b_o": _filled(learned.b_o, {-1: sizes.model}),
-        "sink": _filled(learned.sink, {-1: sizes.heads}),
+        "b_k": _filled(params.b_k, {-1: sizes.width, -2: sizes.groups}),
+        "b_v": _filled(params.b_v, {-1: sizes.wide, -2: sizes.groups}),
+        "b_o": _filled(params.b_o, {-1: sizes.model}),
+        "sink": _filled(params.sink, {-1: sizes.heads}),
     }
     return LayerProblem(
         filled(problem.x, {-1: sizes.model}),
-        Learned(**maps),
+        LayerParams(**maps),
         _filled(problem.context, {-1: sizes.context}),
         mask=heads_filled(problem.mask, heads, sizes),
         bias=heads_filled(problem.bias, heads, sizes),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
 from headwise.conformance.adapters.pad_to_size import Sizes
 from headwise.errors import ArgumentError
@@ -67,21 +67,21 @@ class Maps:
         """Whether every map has a bias."""
         return all(one.biased for one in self.maps.values())
 
-    def parameters(self, learned: Learned) -> dict[str, Tensor]:
+    def parameters(self, params: LayerParams) -> dict[str, Tensor]:
         """What the module's parameters have to be to have learned this."""
         none = {
-            "b_q": learned.w_q.new_zeros(learned.w_q.shape[1:]),
-            "b_k": learned.w_k.new_zeros(learned.w_k.shape[1:]),
-            "b_v": learned.w_v.new_zeros(learned.w_v.shape[1:]),
+            "b_q": params.w_q.new_zeros(params.w_q.shape[1:]),
+            "b_k": params.w_k.new_zeros(params.w_k.shape[1:]),
+            "b_v": params.w_v.new_zeros(params.w_v.shape[1:]),
         }
-        b_q, b_k, b_v = (none[name] if getattr(learned, name) is None else getattr(learned, name) for name in ("b_q", "b_k", "b_v"))
-        found = self.maps["out"].parameters(learned.w_o.flatten(0, 1), learned.b_o)
+        b_q, b_k, b_v = (none[name] if getattr(params, name) is None else getattr(params, name) for name in ("b_q", "b_k", "b_v"))
+        found = self.maps["out"].parameters(params.w_o.flatten(0, 1), params.b_o)
         if "qkv" in self.maps:
-            return found | self.maps["qkv"].parameters(self._packed(learned.w_q, learned.w_k, learned.w_v), self._packed(b_q, b_k, b_v))
-        found |= self.maps["q"].parameters(learned.w_q.flatten(-2), b_q.flatten())
+            return found | self.maps["qkv"].parameters(self._packed(params.w_q, params.w_k, params.w_v), self._packed(b_q, b_k, b_v))
+        found |= self.maps["q"].parameters(params.w_q.flatten(-2), b_q.flatten())
         if "kv" in self.maps:
-            return found | self.maps["kv"].parameters(_side_by_side(learned.w_k, learned.w_v), _side_by_side(b_k, b_v))
-        return found | self.maps["k"].parameters(learned.w_k.flatten(-2), b_k.flatten()) | self.maps["v"].parameters(learned.w_v.flatten(-2), b_v.flatten())
+            return found | self.maps["kv"].parameters(_side_by_side(params.w_k, params.w_v), _side_by_side(b_k, b_v))
+        return found | self.maps["k"].parameters(params.w_k.flatten(-2), b_k.flatten()) | self.maps["v"].parameters(params.w_v.flatten(-2), b_v.flatten())
 
     def _packed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Three tensors [.., heads, width] as one [.., out], in the order of the packing."""

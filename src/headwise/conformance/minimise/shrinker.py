@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headwise.attention.position import NOWHERE
+from headwise.attention.position import NOPE
 from headwise.axes import Tensor
 from headwise.conformance.oracles.attention_oracle import numbers as exact
 from headwise.conformance.problems.layer_problem import LayerProblem
@@ -119,7 +119,7 @@ def fewer_options(problem: AnyProblem) -> Iterator[AnyProblem]:
             yield problem.having(**{name: LayerProblem.__dataclass_fields__[name].default})
     if isinstance(problem, LayerProblem):
         for name in ("b_q", "b_k", "b_v", "b_o", "sink"):
-            if getattr(problem.learned, name) is not None:
+            if getattr(problem.params, name) is not None:
                 yield problem.having(**{name: None})
 
 
@@ -170,45 +170,45 @@ def _axes(problem: AnyProblem) -> Iterator[_Axis]:
 
 def _axes_of_layer(problem: LayerProblem) -> Iterator[_Axis]:
     batch, heads, queries, keys = problem.shape
-    learned, context = problem.learned, problem.context
+    params, context = problem.params, problem.context
     yield _Axis(batch, lambda kept: with_planes(problem, "B", kept).having(x=problem.x[kept], context=None if context is None else context[kept]))
     if context is None:
         yield _Axis(queries, lambda kept: with_planes(with_planes(problem, "T", kept), "S", kept).having(x=problem.x[:, kept]))
     else:
         yield _Axis(queries, lambda kept: with_planes(problem, "T", kept).having(x=problem.x[:, kept]))
         yield _Axis(keys, lambda kept: with_planes(problem, "S", kept).having(context=context[:, kept]))
-    groups = learned.w_k.shape[1]
+    groups = params.w_k.shape[1]
     ratio = heads // max(groups, 1)
     yield _Axis(groups, lambda kept: _heads_of_layer(problem, [g * ratio + r for g in kept for r in range(ratio)], kept))
     yield _Axis(ratio, lambda kept: _heads_of_layer(problem, [g * ratio + r for g in range(groups) for r in kept], list(range(groups))))
-    yield _Axis(learned.w_v.shape[2], lambda kept: _of_values(problem, kept))
-    if problem.position == NOWHERE:
-        yield _Axis(learned.w_q.shape[2], lambda kept: problem.having(**_last_of(problem, ("w_q", "w_k", "b_q", "b_k"), kept)))
+    yield _Axis(params.w_v.shape[2], lambda kept: _of_values(problem, kept))
+    if problem.position == NOPE:
+        yield _Axis(params.w_q.shape[2], lambda kept: problem.having(**_last_of(problem, ("w_q", "w_k", "b_q", "b_k"), kept)))
     if context is None:
         yield _Axis(problem.x.shape[2], lambda kept: _of_model(problem, kept))
 
 
 def _heads_of_layer(problem: LayerProblem, heads: list[int], groups: list[int]) -> LayerProblem:
     """These query heads and these key heads."""
-    learned, kept = problem.learned, {"q": torch.tensor(heads), "k": torch.tensor(groups), "v": torch.tensor(groups)}
-    named = [f"{kind}_{what}" for kind in ("w", "b") for what in kept if getattr(learned, f"{kind}_{what}") is not None]
-    changes: dict[str, Any] = {name: getattr(learned, name).index_select(-2, kept[name[2]]) for name in named} | {"w_o": learned.w_o[heads]}
-    return with_planes(problem, "H", heads).having(**changes, sink=None if learned.sink is None else learned.sink[heads])
+    params, kept = problem.params, {"q": torch.tensor(heads), "k": torch.tensor(groups), "v": torch.tensor(groups)}
+    named = [f"{kind}_{what}" for kind in ("w", "b") for what in kept if getattr(params, f"{kind}_{what}") is not None]
+    changes: dict[str, Any] = {name: getattr(params, name).index_select(-2, kept[name[2]]) for name in named} | {"w_o": params.w_o[heads]}
+    return with_planes(problem, "H", heads).having(**changes, sink=None if params.sink is None else params.sink[heads])
 
 
 def _last_of(problem: LayerProblem, names: tuple[str, ...], kept: list[int]) -> dict[str, Tensor]:
-    found = {name: getattr(problem.learned, name) for name in names}
+    found = {name: getattr(problem.params, name) for name in names}
     return {name: tensor[..., kept] for name, tensor in found.items() if tensor is not None}
 
 
 def _of_model(problem: LayerProblem, kept: list[int]) -> LayerProblem:
-    maps = {name: getattr(problem.learned, name)[kept] for name in ("w_q", "w_k", "w_v")}
+    maps = {name: getattr(problem.params, name)[kept] for name in ("w_q", "w_k", "w_v")}
     return problem.having(x=problem.x[..., kept], **maps, **_last_of(problem, ("w_o", "b_o"), kept))
 
 
 def _of_values(problem: LayerProblem, kept: list[int]) -> LayerProblem:
-    learned = problem.learned
-    return problem.having(w_v=learned.w_v[..., kept], w_o=learned.w_o[:, kept], b_v=None if learned.b_v is None else learned.b_v[:, kept])
+    params = problem.params
+    return problem.having(w_v=params.w_v[..., kept], w_o=params.w_o[:, kept], b_v=None if params.b_v is None else params.b_v[:, kept])
 
 
 def simpler_options(problem: AnyProblem) -> Iterator[AnyProblem]:

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from headwise.attention.attend import call_of
+from headwise.attention.attend import make_call
 from headwise.attention.call import Call
-from headwise.attention.dense import bend, dot, each_head, mix, seen_by, softmax
+from headwise.attention.dense import cap_and_bias, dot_product, repeat_kv, softmax, visible_plane, weighted_sum
 from headwise.axes import Tensor
 from headwise.conformance.adapters.subject import ABILITIES, CLAIMS, DTYPES, OPTIONS
 from headwise.conformance.problems.answer import PLAINLY, Answer, How
@@ -29,30 +29,30 @@ def q(at: At) -> Tensor:
 
 def k(at: At) -> Tensor:
     """The keys, once for each query head that reads them."""
-    return each_head(at.problem.key, at.problem.query.shape[1])
+    return repeat_kv(at.problem.key, at.problem.query.shape[1])
 
 
 def v(at: At) -> Tensor:
-    return each_head(at.problem.value, at.problem.query.shape[1])
+    return repeat_kv(at.problem.value, at.problem.query.shape[1])
 
 
 def call(at: At) -> Call:
     """The options, written down."""
     options = {name: value for name, value in at.problem.options.items() if name != "dropout"}
-    return call_of(at.problem.query, at.problem.key, **options)
+    return make_call(at.problem.query, at.problem.key, **options)
 
 
 def seen(at: At) -> Tensor:
-    return seen_by(at.call, at.q.shape[2], at.k.shape[2])
+    return visible_plane(at.call, at.q.shape[2], at.k.shape[2])
 
 
 def raw(at: At) -> Tensor:
-    return dot(at.q, at.k, at.seen) * at.call.scale
+    return dot_product(at.q, at.k, at.seen) * at.call.scale
 
 
 def scores(at: At) -> Tensor:
     """Capped, biased, and -inf where hidden."""
-    return bend(at.raw, at.call, at.seen)
+    return cap_and_bias(at.raw, at.call, at.seen)
 
 
 def weights(at: At) -> Tensor:
@@ -67,7 +67,7 @@ def kept(at: At) -> Tensor:
 
 
 def z(at: At) -> Tensor:
-    return mix(at.kept, at.v, at.seen)
+    return weighted_sum(at.kept, at.v, at.seen)
 
 
 def output(at: At) -> Tensor:

@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from headwise.attention.attend import call_of
-from headwise.attention.call import wide
-from headwise.attention.kv_cache import Cache
-from headwise.attention.layer import Learned
+from headwise.attention.attend import make_call
+from headwise.attention.call import accumulation_dtype
+from headwise.attention.kv_cache import KVCache
+from headwise.attention.layer import LayerParams
 from headwise.attention.mask import positions
-from headwise.attention.output import add_up, write
-from headwise.attention.position import Position, with_lean
-from headwise.attention.project import project
+from headwise.attention.position import PositionEncoding, add_position_bias
+from headwise.attention.projections import head_writes, project, sum_heads
 from headwise.axes import Int, Tensor
 from headwise.conformance.adapters.subject import ABILITIES, DTYPES, OF_LAYERS, OPTIONS
 from headwise.conformance.mutations.mutable_attention import STEPS as OF_CALL
@@ -27,11 +26,11 @@ from headwise.conformance.problems.problem import Problem
 At = SimpleNamespace  # what has been made so far, by name; `problem`, `how`, `chunk` (a slice of the text) and `past` from the start
 
 
-def maps(at: At) -> Learned:
-    return at.problem.learned
+def maps(at: At) -> LayerParams:
+    return at.problem.params
 
 
-def position(at: At) -> Position:
+def position(at: At) -> PositionEncoding:
     return at.problem.position
 
 
@@ -62,10 +61,10 @@ def place_k(at: At) -> Int[Tensor, "b S"]:
     return torch.arange(start, start + at.read_k.shape[2])[None]
 
 
-def cache(at: At) -> Cache:
+def cache(at: At) -> KVCache:
     """All keys so far, turned, and their values."""
-    k = at.position.turn(at.read_k, at.place_k)
-    return Cache(k, at.read_v) if at.past is None else at.past.append(k, at.read_v)
+    k = at.position.rotate(at.read_k, at.place_k)
+    return KVCache(k, at.read_v) if at.past is None else at.past.append(k, at.read_v)
 
 
 def rules(at: At) -> dict[str, Any]:
@@ -78,21 +77,21 @@ def rules(at: At) -> dict[str, Any]:
 
 def place_q(at: At) -> Int[Tensor, "b T"]:
     """Where the queries stand."""
-    return positions(call_of(at.read_q, at.cache.k, **at.rules), at.read_q.shape[2])
+    return positions(make_call(at.read_q, at.cache.k, **at.rules), at.read_q.shape[2])
 
 
 def q(at: At) -> Tensor:
-    return at.position.turn(at.read_q, at.place_q)
+    return at.position.rotate(at.read_q, at.place_q)
 
 
 def lean(at: At) -> Any:
     """What positions add to the scores."""
-    return at.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], wide(at.q.dtype))
+    return at.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], accumulation_dtype(at.q.dtype))
 
 
 def inside(at: At) -> At:
     """The attention inside, by the steps of a call."""
-    bias = with_lean(at.rules["bias"], at.lean, at.q.shape[2], at.cache.length)
+    bias = add_position_bias(at.rules["bias"], at.lean, at.q.shape[2], at.cache.length)
     bias = bias if bias is None or isinstance(bias, Tensor) else bias.tile(slice(0, at.q.shape[2]), slice(0, at.cache.length))
     call = Problem(at.q, at.cache.k, at.cache.v, **{**at.rules, "bias": bias}, dropout=at.problem.dropout)
     inner = At(problem=call, how=at.how)
@@ -106,11 +105,11 @@ def z(at: At) -> Tensor:
 
 
 def writes(at: At) -> Tensor:
-    return write(at.z, at.maps.w_o)
+    return head_writes(at.z, at.maps.w_o)
 
 
 def out(at: At) -> Tensor:
-    return add_up(at.writes, at.maps.b_o)
+    return sum_heads(at.writes, at.maps.b_o)
 
 
 def told(at: At) -> Tensor:

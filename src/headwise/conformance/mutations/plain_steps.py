@@ -3,7 +3,7 @@
 import torch
 
 from headwise.attention.call import Call
-from headwise.attention.dense import bend, seen_by
+from headwise.attention.dense import cap_and_bias, visible_plane
 from headwise.attention.mask import positions
 from headwise.axes import Bool, Int, Tensor
 from headwise.conformance.mutations.mutable_attention import At
@@ -11,7 +11,7 @@ from headwise.conformance.mutations.mutable_attention import At
 
 def unhidden(at: At) -> Tensor:
     """The scores as if nothing were hidden."""
-    return bend(at.raw, at.call, torch.ones_like(at.seen))
+    return cap_and_bias(at.raw, at.call, torch.ones_like(at.seen))
 
 
 def plain_softmax(at: At) -> Tensor:
@@ -34,7 +34,7 @@ def place(at: At) -> tuple[Int[Tensor, "B 1 T 1"], Int[Tensor, " S"]]:
 
 def seen_under(at: At, call: Call) -> Bool[Tensor, "..."]:
     """Who would see whom under another call."""
-    return seen_by(call, at.q.shape[2], at.k.shape[2])
+    return visible_plane(call, at.q.shape[2], at.k.shape[2])
 
 
 def slower(x: Tensor, factor: float) -> Tensor:

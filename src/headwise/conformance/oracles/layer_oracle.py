@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 def layer(problem: "LayerProblem", conventions: "Conventions") -> Answer:
     """Output [B, T, M] = Σ over heads of z · w_o[head] + b_o; weights and lse of the attention inside."""
     found = attention(inner(problem), conventions)
-    out = np.einsum("bhte,hem->btm", numbers(found.output), numbers(problem.learned.w_o))
-    if problem.learned.b_o is not None:
-        out = out + numbers(problem.learned.b_o)
+    out = np.einsum("bhte,hem->btm", numbers(found.output), numbers(problem.params.w_o))
+    if problem.params.b_o is not None:
+        out = out + numbers(problem.params.b_o)
     return Answer(torch.from_numpy(out), found.weights, found.lse)
 
 
 @lru_cache(maxsize=4096)
 def inner(problem: "LayerProblem") -> Problem:
     """q, k and v of every head, positions taken in, and the call that follows."""
-    learned, x = problem.learned, numbers(problem.x)
+    params, x = problem.params, numbers(problem.x)
     answers = x if problem.context is None else numbers(problem.context)
-    q = _project(x, learned.w_q, learned.b_q)
-    k = _project(answers, learned.w_k, learned.b_k)
-    v = _project(answers, learned.w_v, learned.b_v)
+    q = _project(x, params.w_q, params.b_q)
+    k = _project(answers, params.w_k, params.b_k)
+    v = _project(answers, params.w_v, params.b_v)
     named = ("causal", "query_offset", "window", "mask", "scale", "softcap", "dropout")
-    bare = Problem(*map(torch.from_numpy, (q, k, v)), sink=learned.sink, bias=problem.bias, **{name: getattr(problem, name) for name in named})
+    bare = Problem(*map(torch.from_numpy, (q, k, v)), sink=params.sink, bias=problem.bias, **{name: getattr(problem, name) for name in named})
 
     p, j = place(bare, OURS), np.arange(k.shape[2])[None]
     if isinstance(problem.position, Rotary):
-        turned = {"query": turn(q, p, problem.position), "key": turn(k, j, problem.position)}
+        turned = {"query": rotate(q, p, problem.position), "key": rotate(k, j, problem.position)}
         return bare.having(**{name: torch.from_numpy(x) for name, x in turned.items()})
     lean = leaning(problem.position, j[:, None] - p[..., None], q.shape[1])
     if lean is None:
@@ -53,7 +53,7 @@ def _project(x: np.ndarray, w: torch.Tensor, b: torch.Tensor | None) -> np.ndarr
     return read if b is None else read + numbers(b)[:, None]
 
 
-def turn(x: np.ndarray, at: np.ndarray, rotary: Rotary) -> np.ndarray:
+def rotate(x: np.ndarray, at: np.ndarray, rotary: Rotary) -> np.ndarray:
     """Each pair of features is one complex number, turned by e^(i · position · base^(-2m / width))."""
     width = x.shape[-1] if rotary.width is None else rotary.width
     m = np.arange(width // 2)

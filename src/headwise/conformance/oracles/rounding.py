@@ -127,20 +127,20 @@ def _call(problem: Problem, conventions: Conventions, u: float, off: Off = EXACT
 
 
 def _layer(problem: LayerProblem, conventions: Conventions) -> Allowed:
-    u, learned, inner = roundoff(problem.x.dtype), problem.learned, problem.inner()
+    u, params, inner = roundoff(problem.x.dtype), problem.params, problem.inner()
     x = np.abs(numbers(problem.x))
     answers = x if problem.context is None else np.abs(numbers(problem.context))
-    maps = {"query": (x, learned.w_q), "key": (answers, learned.w_k), "value": (answers, learned.w_v)}
+    maps = {"query": (x, params.w_q), "key": (answers, params.w_k), "value": (answers, params.w_v)}
     read = {name: np.einsum("btm,mhd->bhtd", y, np.abs(numbers(w))) for name, (y, w) in maps.items()}
     loss = {name: u * (lose(answers.shape[-1]) + 8) * y for name, y in read.items()}
     # A turn mixes the errors of a pair of features.
     pairs = {name: y + y.max(-1, keepdims=True, initial=0.0) for name, y in loss.items()}
     slips = _call(inner, conventions, u, Off(pairs["query"], pairs["key"], loss["value"]))
-    w_o, said = np.abs(numbers(learned.w_o)), np.abs(_finite(numbers(inner.right(conventions).output)))
+    w_o, said = np.abs(numbers(params.w_o)), np.abs(_finite(numbers(inner.right(conventions).output)))
     width = w_o.shape[0] * w_o.shape[1]
     out = np.einsum("bhte,hem->btm", slips.output + u * (lose(width) + 8) * said, w_o)
-    if learned.b_o is not None:
-        out = out + 2 * u * np.abs(numbers(learned.b_o))
+    if params.b_o is not None:
+        out = out + 2 * u * np.abs(numbers(params.b_o))
     return Allowed(*_bounds(problem.x.dtype, out, slips.weights, slips.lse))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from headwise.attention.layer import Learned
-from headwise.attention.position import NOWHERE, Position
+from headwise.attention.layer import LayerParams
+from headwise.attention.position import NOPE, PositionEncoding
 from headwise.axes import Bool, Float, Tensor
 from headwise.conformance.oracles import layer_oracle
 from headwise.conformance.problems.answer import Answer
@@ -22,13 +22,13 @@ class LayerProblem:
 
     Attributes:
         x: tokens that ask, [B, T, M]; they look at themselves, or at `context` [B, S, C].
-        learned: the maps, split by head, with biases and sinks. Held as values; nothing of theirs computes here.
+        params: the projection matrices, split by head, with biases and sinks. Held as values; nothing of theirs computes here.
         position: rotary, ALiBi or T5's buckets, as a value; the oracle reads its numbers and does the rest itself.
         chunks: lengths in which the text is taken in with a cache, () for all at once. It must not matter.
     """
 
     x: Float[Tensor, "B T M"]
-    learned: Learned
+    params: LayerParams
     context: Float[Tensor, "B N C"] | None = None
     causal: bool = False
     query_offset: int | Sequence[int] | Tensor | None = None
@@ -38,28 +38,28 @@ class LayerProblem:
     scale: float | None = None
     softcap: float | None = None
     dropout: float = 0.0
-    position: Position = NOWHERE
+    position: PositionEncoding = NOPE
     chunks: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """[B, H, T, S], that of the weights."""
         answers = self.x if self.context is None else self.context
-        return (len(self.x), self.learned.w_q.shape[1], self.x.shape[1], answers.shape[1])
+        return (len(self.x), self.params.w_q.shape[1], self.x.shape[1], answers.shape[1])
 
     @property
     def options(self) -> dict[str, Any]:
         """What is not as usual, beside x and the maps."""
-        return {f.name: getattr(self, f.name) for f in fields(LayerProblem) if f.name not in ("x", "learned") and not usual(getattr(self, f.name), f.default)}
+        return {f.name: getattr(self, f.name) for f in fields(LayerProblem) if f.name not in ("x", "params") and not usual(getattr(self, f.name), f.default)}
 
     def having(self, **changes: Any) -> "LayerProblem":
         """The same problem with these changed; names of learned maps too."""
-        maps = {name: changes.pop(name) for name in list(changes) if name in vars(self.learned)}
-        return replace(self, **({"learned": replace(self.learned, **maps)} if maps else {}), **changes)
+        maps = {name: changes.pop(name) for name in list(changes) if name in vars(self.params)}
+        return replace(self, **({"params": replace(self.params, **maps)} if maps else {}), **changes)
 
     def floats(self) -> dict[str, Tensor]:
         """Every tensor that has a gradient, by name."""
-        found = {"x": self.x, "context": self.context, "bias": self.bias, **vars(self.learned)}
+        found = {"x": self.x, "context": self.context, "bias": self.bias, **vars(self.params)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def to(self, dtype: torch.dtype, device: torch.device | str | None = None) -> "LayerProblem":
@@ -86,5 +86,5 @@ class LayerProblem:
         return (len(numbers), len(self.options), int((finite != finite.round()).sum()), float(finite.abs().sum()))
 
     def __repr__(self) -> str:
-        said = {"x": self.x, "learned": self.learned, **self.options}
+        said = {"x": self.x, "params": self.params, **self.options}
         return f"LayerProblem({', '.join(f'{name}={written(value)}' for name, value in said.items())})"

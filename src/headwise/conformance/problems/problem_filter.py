@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from headwise.attention.position import NOWHERE, Alibi, RelativeBuckets, Rotary
+from headwise.attention.position import NOPE, Alibi, RelativeBuckets, Rotary
 from headwise.axes import Tensor
 from headwise.conformance.adapters.subject import OPTIONS
 from headwise.conformance.invariants.law import Level
@@ -96,22 +96,22 @@ def _of_tensors(problem: Problem, honours: frozenset[str]) -> dict[str, Tensor]:
 
 
 def _of_layer(problem: LayerProblem, honours: frozenset[str]) -> dict[str, Any]:
-    learned, changes = problem.learned, {}
+    params, changes = problem.params, {}
     if problem.context is not None and "context" not in honours:
         changes["context"] = None
     if problem.chunks and "chunks" not in honours:
         changes["chunks"] = ()
     known = {Rotary: "rotary", Alibi: "alibi", RelativeBuckets: "buckets"}.get(type(problem.position))
     if known is not None and known not in honours:
-        changes["position"] = NOWHERE
+        changes["position"] = NOPE
     if "biases" not in honours:
-        changes |= {name: None for name in ("b_q", "b_k", "b_v", "b_o") if getattr(learned, name) is not None}
-    if "sink" not in honours and learned.sink is not None:
+        changes |= {name: None for name in ("b_q", "b_k", "b_v", "b_o") if getattr(params, name) is not None}
+    if "sink" not in honours and params.sink is not None:
         changes["sink"] = None
-    heads = learned.w_q.shape[1]
-    if "groups" not in honours and learned.w_k.shape[1] != heads:
-        named = [name for name in ("w_k", "w_v", "b_k", "b_v") if name not in changes and getattr(learned, name) is not None]
-        changes |= {name: getattr(learned, name).repeat_interleave(heads // learned.w_k.shape[1], -2) for name in named}
+    heads = params.w_q.shape[1]
+    if "groups" not in honours and params.w_k.shape[1] != heads:
+        named = [name for name in ("w_k", "w_v", "b_k", "b_v") if name not in changes and getattr(params, name) is not None]
+        changes |= {name: getattr(params, name).repeat_interleave(heads // params.w_k.shape[1], -2) for name in named}
     return changes
 
 

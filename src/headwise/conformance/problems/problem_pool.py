@@ -9,7 +9,7 @@ from itertools import combinations
 
 import torch
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.attention.position import Alibi, RelativeBuckets, Rotary
 from headwise.axes import Bool, Tensor
 from headwise.conformance.invariants.law import Level
@@ -148,20 +148,20 @@ def settings(level: Level) -> list[Problem]:
     return [*(few if level == "quick" else {**some, **odd_ones()}).values()]
 
 
-def learned(
+def params(
     model: int = 8, heads: int = 4, groups: int = 2, width: int = 2, wide: int = 3, context: int | None = None, seed: int = 0, sink: bool = False
-) -> Learned:
+) -> LayerParams:
     """The maps of a layer, random."""
     context = model if context is None else context
     shapes = {"w_q": (model, heads, width), "w_k": (context, groups, width), "w_v": (context, groups, wide), "w_o": (heads, wide, model)}
     shapes |= {"b_q": (heads, width), "b_k": (groups, width), "b_v": (groups, wide), "b_o": (model,)}
     shapes |= {"sink": (heads,)} if sink else {}
-    return Learned(**{name: normal(*shape, seed=20 * seed + n) * 0.7 for n, (name, shape) in enumerate(shapes.items(), 1)})
+    return LayerParams(**{name: normal(*shape, seed=20 * seed + n) * 0.7 for n, (name, shape) in enumerate(shapes.items(), 1)})
 
 
 def layer(batch: int = 2, tokens: int = 5, seed: int = 0, context: int | None = None, sizes: dict | None = None, sink: bool = False, **options) -> LayerProblem:
     """x of these sizes and random maps; `context` is the length of what x looks at, where not at itself."""
-    maps = learned(**(sizes or {}), seed=seed, sink=sink, context=None if context is None else 6)
+    maps = params(**(sizes or {}), seed=seed, sink=sink, context=None if context is None else 6)
     looked_at = None if context is None else normal(batch, context, 6, seed=20 * seed + 19)
     return LayerProblem(normal(batch, tokens, maps.w_q.shape[0], seed=20 * seed + 18), maps, looked_at, **options)
 

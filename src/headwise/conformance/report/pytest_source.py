@@ -85,7 +85,7 @@ def _by_law(title: str, name: str, law: str, statement: str, judged: Problem | L
     base = LayerProblem if isinstance(judged, LayerProblem) else Problem
     imports = {f"from {base.__module__} import {base.__name__}"}
     if isinstance(judged, LayerProblem):
-        imports |= {f"from {type(part).__module__} import {type(part).__name__}" for part in (judged.learned, judged.position)}
+        imports |= {f"from {type(part).__module__} import {type(part).__name__}" for part in (judged.params, judged.position)}
     said = "" if written(how) == written(PLAINLY) else f", how={written(how)}"
     imports |= {"from headwise.conformance.problems.answer import How"} if said else set()
     given = "".join(f", {key}={value!r}" for key, value in arguments.items())

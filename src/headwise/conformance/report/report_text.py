@@ -98,8 +98,8 @@ def sizes(problem: Problem | LayerProblem) -> str:
     """
     batch, heads, queries, keys = problem.shape
     if isinstance(problem, LayerProblem):
-        model, _, width = problem.learned.w_q.shape
-        axes = {"B": batch, "H": heads, "G": problem.learned.w_k.shape[1], "T": queries, "S": keys, "M": model, "D": width, "E": problem.learned.w_v.shape[2]}
+        model, _, width = problem.params.w_q.shape
+        axes = {"B": batch, "H": heads, "G": problem.params.w_k.shape[1], "T": queries, "S": keys, "M": model, "D": width, "E": problem.params.w_v.shape[2]}
     else:
         axes = {"B": batch, "H": heads, "G": problem.key.shape[1], "T": queries, "S": keys, "D": problem.query.shape[3], "E": problem.value.shape[3]}
     options = [f"{name}={written(value)}" for name, value in problem.options.items() if not isinstance(value, Tensor)]

@@ -213,7 +213,7 @@ def _oddness(answer: Answer, problem: Problem | LayerProblem, conventions: Conve
     """A wrong shape or dtype, in a sentence."""
     batch, heads, queries, keys = problem.shape
     if isinstance(problem, LayerProblem):
-        right, dtype = (batch, queries, problem.learned.w_o.shape[2]), problem.x.dtype
+        right, dtype = (batch, queries, problem.params.w_o.shape[2]), problem.x.dtype
     else:
         right, dtype = (batch, heads, queries, problem.value.shape[3]), problem.query.dtype
     if tuple(answer.output.shape) != right:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from headwise.attention.call import Call
-from headwise.attention.mask import Rule, visible
+from headwise.attention.mask import LazyMask, visible
 from headwise.models.masks.mask_description import Description
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _pairs(call: Call, length: int) -> int | None:
     return _counted(longer, length)
 
 
-def _counted(rule: Rule, length: int) -> int:
+def _counted(rule: LazyMask, length: int) -> int:
     """Cell by cell, some rows at a time."""
     step = max(1, (1 << 20) // length)
     parts = [rule.tile(slice(start, min(start + step, length)), slice(0, length)) for start in range(0, length, step)]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headwise.attention.call import Call, Tiled, tile_of
-from headwise.attention.mask import Rule, Visible
+from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Bool, Int, Key, Query, Tensor, Value
 from headwise.errors import ModelError
 from headwise.models.masks.diagonal_bias import Diagonals
@@ -145,7 +145,7 @@ class TakenApart:
         return result
 
 
-class Written(Rule):
+class Written(LazyMask):
     """A mask that the model wrote down as a tensor."""
 
     def __init__(self, mask: Bool[Tensor, "#B #H #T #S"]) -> None:
@@ -162,7 +162,7 @@ class Written(Rule):
         return self._visible
 
 
-class Chosen(Rule):
+class Chosen(LazyMask):
     """Sparse attention: each query sees the keys of a list, besides what another rule says."""
 
     def __init__(self, indices: Int[Tensor, "B T n"], keys: int, others: Tensor | Tiled | None) -> None:
@@ -225,7 +225,7 @@ class Sum(Tiled):
         return self.one.tile(rows, keys) + tile_of(self.other, rows, keys)
 
 
-class Both(Rule):
+class Both(LazyMask):
     """Seen by one rule and by another."""
 
     def __init__(self, one: Tensor | Tiled, other: Tensor | Tiled) -> None:

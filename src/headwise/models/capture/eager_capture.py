@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.attention.call import Call, wide
+from headwise.attention.call import Call, accumulation_dtype
 from headwise.axes import Float, Tensor
 from headwise.models.capture.attention_request import Asked, TakenApart
 
@@ -21,7 +21,7 @@ NOTE = "the model computes this attention itself; its weights are the ones that 
 
 def asked_of(weights: Float[Tensor, "N T S"], value: Float[Tensor, "N S E"], heads: int) -> Asked:
     """The call whose weights these are."""
-    logs = weights.detach().to(wide(weights.dtype)).log().unflatten(0, (-1, heads))
+    logs = weights.detach().to(accumulation_dtype(weights.dtype)).log().unflatten(0, (-1, heads))
     values = value.detach().unflatten(0, (-1, heads))
     b, h, t, s = logs.shape
     query, key = values.new_zeros(b, h, t, 1), values.new_zeros(b, h, s, 1)
@@ -31,7 +31,7 @@ def asked_of(weights: Float[Tensor, "N T S"], value: Float[Tensor, "N S E"], hea
 
 def are_rows(weights: Float[Tensor, "N T S"]) -> bool:
     """Whether every row is of numbers that are not negative and add up to 1 (to 0: a row that sees nothing)."""
-    sums = weights.detach().to(wide(weights.dtype)).sum(-1)
+    sums = weights.detach().to(accumulation_dtype(weights.dtype)).sum(-1)
     slack = torch.finfo(weights.dtype).eps * (4 + weights.shape[-1] ** 0.5)
     return bool((weights >= 0).all()) and bool((((sums - 1).abs() <= slack) | (sums == 0)).all())
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headwise.attention.call import Call, Tiled, tile_of
-from headwise.attention.mask import Rule, Visible
+from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Key, Query, Rows, Tensor
 from headwise.models.capture.activation_store import Kept
 
@@ -45,7 +45,7 @@ def _cut(plane: Tensor, batch: int, head: int) -> Tensor:
     return plane[b, h]
 
 
-class _OneHead(Rule):
+class _OneHead(LazyMask):
     """A mask or bias that is code, for one head of one batch row."""
 
     def __init__(self, of: Tiled, batch: int, head: int) -> None:
@@ -55,7 +55,7 @@ class _OneHead(Rule):
         return _cut(self.of.tile(rows, keys), self.batch, self.head)
 
     def intervals(self) -> Visible | None:
-        seen = self.of.intervals() if isinstance(self.of, Rule) else None
+        seen = self.of.intervals() if isinstance(self.of, LazyMask) else None
         if seen is None:
             return None
         mask = None if seen.mask is None else _plane(seen.mask, self.batch, self.head)

@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import pad
 
 from headwise.attention.call import Attended, Call, Tiled, tile_of
-from headwise.attention.mask import Rule, Visible, visible
+from headwise.attention.mask import LazyMask, Visible, visible
 from headwise.axes import Bool, Float, Key, Tensor, Value
 from headwise.models.capture.layout import Layout, Site
 from headwise.models.capture.recorder import Heard
@@ -32,7 +32,7 @@ class Piece:
     bias: Tensor | Tiled | None
 
 
-class Pieces(Rule):
+class Pieces(LazyMask):
     """Who sees whom in all passes; the keys that a cache had dropped are hidden.
 
     Args:

@@ -14,12 +14,12 @@ import torch
 from torch.utils._pytree import tree_map_only
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from headwise.attention.mask import Rule, Visible
+from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Bool, Float, Tensor
 from headwise.models.masks.key_intervals import Extent, extent_of
 
 
-class Description(Rule):
+class Description(LazyMask):
     """Query i of batch row b sees key j when the model's mask function says so and j is no padding.
 
     Attributes:

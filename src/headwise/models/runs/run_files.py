@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from headwise.attention.call import Call, Tiled
-from headwise.attention.mask import Rule, Visible, visible
+from headwise.attention.mask import LazyMask, Visible, visible
 from headwise.axes import Interval, Tensor
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
 from headwise.models.capture.activation_store import Kept
@@ -110,7 +110,7 @@ class SavedRun(Run):
             use(index, call)
 
 
-class Bounded(Rule):
+class Bounded(LazyMask):
     """A mask that is known by the first and last key of each row, and by a tensor for what these do not say."""
 
     def __init__(self, first: Interval, stop: Interval, mask: Tensor | None) -> None:

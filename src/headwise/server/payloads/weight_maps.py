@@ -7,7 +7,7 @@ import torch
 
 from headwise.attention.call import Area, Call, tile_of
 from headwise.attention.mask import Visible, visible
-from headwise.attention.weight_pooling import pooled
+from headwise.attention.weights import pooled_weights
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.models.runs.map_tiles import area, levels
 from headwise.server.payloads.array_pack import pack
@@ -47,7 +47,7 @@ def masses(run: "Run", place: "Place", size: int) -> Float[Tensor, "H h w"]:
     cell = cell_of(place, size)
     whole = Area(slice(0, place.queries), slice(0, place.keys), cell, mean=True)
     kept = run.kept(place.layer, place.part)
-    mean = pooled(kept.query[:1], kept.key[:1], kept.lse[:1], kept.call, whole)[0].cpu().float()
+    mean = pooled_weights(kept.query[:1], kept.key[:1], kept.lse[:1], kept.call, whole)[0].cpu().float()
     found = mean * counts(place.keys, cell)
     several = range(place.heads) if _by_head(kept.call, place) else range(1)
     seen = torch.stack([seen_cells(run, place, head, whole) for head in several])

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import torch
 
 from headwise.attention.backward import with_gradients
-from headwise.attention.call import Attended, Call, tile_of, wide
+from headwise.attention.call import Attended, Call, accumulation_dtype, tile_of
 from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, instruction_set, library
 from headwise.attention.mask import Visible, visible
 from headwise.attention.statistic import labels
@@ -35,7 +35,7 @@ def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
     if isinstance(seen.mask, Tensor | None) and isinstance(call.bias, Tensor | None):
         return _run(query, key, value, call, seen, seen.mask, call.bias, 0, 0, statistics)
     output = torch.empty((*query.shape[:3], value.shape[3]), dtype=query.dtype)
-    lse, found = torch.empty(query.shape[:3], dtype=wide(query.dtype)), {}
+    lse, found = torch.empty(query.shape[:3], dtype=accumulation_dtype(query.dtype)), {}
     for rows in row_blocks(query, query.shape[2], key.shape[2]):
         part = _some_rows(query, key, value, call, seen, rows, statistics)
         output[:, :, rows], lse[:, :, rows] = part.output, part.lse
@@ -100,7 +100,7 @@ def _run(
     statistics: tuple[str, ...],
 ) -> Attended:
     """Hands the arrays over; `mask` and `bias` begin at `first_key`, the queries at `first_row` of the call."""
-    rows, dtype = query.shape[:3], wide(query.dtype)
+    rows, dtype = query.shape[:3], accumulation_dtype(query.dtype)
     segments = call.segments if "segment" in statistics else None
     spans = 0 if segments is None else labels(segments)
     shapes = {"segment": (*rows, spans), "received": (*query.shape[:2], key.shape[2])}

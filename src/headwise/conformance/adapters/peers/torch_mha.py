@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
 from headwise.conformance.adapters.attention_call import DTYPES
 from headwise.conformance.adapters.module_subject import Inputs, ModuleCall, ModuleLayer
@@ -48,9 +48,9 @@ class TorchMha:
         """With a copy of the module."""
         return self if self.module is None else TorchMha(deepcopy(self.module))
 
-    def run(self, learned: Learned, inputs: Inputs, problem: Any, how: How) -> Answer:
+    def run(self, params: LayerParams, inputs: Inputs, problem: Any, how: How) -> Answer:
         """Self-attention passes the same tensor three times, as the fast path asks for."""
-        module, parameters = self._made(learned)
+        module, parameters = self._made(params)
         dropout = module.dropout if self.module is not None else problem.dropout
         module.train(how.training)
         module.dropout = problem.dropout if how.training else dropout
@@ -64,21 +64,21 @@ class TorchMha:
         module.dropout = dropout
         return Answer(output if module.batch_first else output.transpose(0, 1), weights)
 
-    def _made(self, learned: Learned) -> tuple[nn.MultiheadAttention, dict[str, Tensor]]:
-        model, heads, _ = learned.w_q.shape
-        context, biased = learned.w_k.shape[0], any(getattr(learned, name) is not None for name in ("b_q", "b_k", "b_v", "b_o"))
-        module, like = self.module, {"dtype": learned.w_q.dtype, "device": learned.w_q.device}
+    def _made(self, params: LayerParams) -> tuple[nn.MultiheadAttention, dict[str, Tensor]]:
+        model, heads, _ = params.w_q.shape
+        context, biased = params.w_k.shape[0], any(getattr(params, name) is not None for name in ("b_q", "b_k", "b_v", "b_o"))
+        module, like = self.module, {"dtype": params.w_q.dtype, "device": params.w_q.device}
         if module is None:
             with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and not used
                 module = nn.MultiheadAttention(model, heads, bias=biased, kdim=context, vdim=context, batch_first=True, **like)
-        q, k, v = (w.flatten(-2).T for w in (learned.w_q, learned.w_k, learned.w_v))
+        q, k, v = (w.flatten(-2).T for w in (params.w_q, params.w_k, params.w_v))
         own = getattr(module, "_qkv_same_embed_dim")  # noqa: B009 - torch's own word for how it packs the three
         maps = {"in_proj_weight": torch.cat([q, k, v])} if own else {"q_proj_weight": q, "k_proj_weight": k, "v_proj_weight": v}
-        maps["out_proj.weight"] = learned.w_o.flatten(0, 1).T
+        maps["out_proj.weight"] = params.w_o.flatten(0, 1).T
         if module.in_proj_bias is not None:
-            pairs = ((learned.b_q, learned.w_q), (learned.b_k, learned.w_k), (learned.b_v, learned.w_v))
+            pairs = ((params.b_q, params.w_q), (params.b_k, params.w_k), (params.b_v, params.w_v))
             maps["in_proj_bias"] = torch.cat([(w.new_zeros(w.shape[1:]) if b is None else b).flatten() for b, w in pairs])
-            maps["out_proj.bias"] = maps["in_proj_bias"].new_zeros(model) if learned.b_o is None else learned.b_o
+            maps["out_proj.bias"] = maps["in_proj_bias"].new_zeros(model) if params.b_o is None else params.b_o
         elif biased:
             raise Refused("the module was made without biases.")
         return module, maps

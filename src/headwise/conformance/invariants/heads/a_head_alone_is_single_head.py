@@ -35,7 +35,7 @@ def judge(subject, problem) -> Finding | None:
             return gap
     if not of_layer:
         return None
-    b_o = 0.0 if problem.learned.b_o is None else (heads - 1) * problem.learned.b_o.double()
+    b_o = 0.0 if problem.params.b_o is None else (heads - 1) * problem.params.b_o.double()
     why = "Layers of one head each, with the slices of one head, do not add up to the layer of all."
     return differ(problem, whole, summed - b_o, 2 * heads * room(subject, problem).output, why, where=live.all(1)[..., None])
 
@@ -50,12 +50,12 @@ def alone(problem, head: int, conventions):
         read = int(key_heads(problem.shape[1], problem.key.shape[1], conventions)[head])
         sink = None if problem.sink is None else problem.sink[cut]
         return problem.having(query=problem.query[:, cut], key=problem.key[:, read : read + 1], value=problem.value[:, read : read + 1], sink=sink, **planes)
-    learned = problem.learned
-    read = int(key_heads(problem.shape[1], learned.w_k.shape[1], conventions)[head])
+    params = problem.params
+    read = int(key_heads(problem.shape[1], params.w_k.shape[1], conventions)[head])
     reads = {"w_q": cut, "b_q": cut, "w_k": slice(read, read + 1), "b_k": slice(read, read + 1), "w_v": slice(read, read + 1), "b_v": slice(read, read + 1)}
-    maps = {name: getattr(learned, name)[..., which, :] for name, which in reads.items() if getattr(learned, name) is not None}
-    sink = None if learned.sink is None else learned.sink[cut]
-    return problem.having(**maps, w_o=learned.w_o[cut], sink=sink, **planes)
+    maps = {name: getattr(params, name)[..., which, :] for name, which in reads.items() if getattr(params, name) is not None}
+    sink = None if params.sink is None else params.sink[cut]
+    return problem.having(**maps, w_o=params.w_o[cut], sink=sink, **planes)
 
 
 @pooled

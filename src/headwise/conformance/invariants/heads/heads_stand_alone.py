@@ -50,8 +50,8 @@ def asking_otherwise(problem, head: int):
 @lru_cache(maxsize=1024)
 def seen_and_moved(problem, seen: int, moved: int):
     """Only one head writes; and the slices of another are changed."""
-    alone = problem.having(w_o=only(problem.learned.w_o, seen))
-    w_q = alone.learned.w_q.clone()
+    alone = problem.having(w_o=only(problem.params.w_o, seen))
+    w_q = alone.params.w_q.clone()
     w_q[:, moved] += noise_like(w_q[:, moved], seed=91)
     return alone, alone.having(w_q=w_q)
 

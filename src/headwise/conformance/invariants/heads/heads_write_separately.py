@@ -14,7 +14,7 @@ from headwise.conformance.report.finding import Finding
 
 
 def judge(subject, problem) -> Finding | None:
-    b_o, where = problem.learned.b_o, alive(subject, problem).all(1)[..., None]
+    b_o, where = problem.params.b_o, alive(subject, problem).all(1)[..., None]
     total = 0.0 if b_o is None else b_o.double()
     for head in range(problem.shape[1]):
         alone = by_one_head(problem, head)
@@ -34,7 +34,7 @@ def judge(subject, problem) -> Finding | None:
 @lru_cache(maxsize=1024)
 def by_one_head(problem, head: int):
     """The layer of which only one head writes."""
-    return problem.having(w_o=only(problem.learned.w_o, head))
+    return problem.having(w_o=only(problem.params.w_o, head))
 
 
 def _told(subject, problem, where) -> Finding | None:
@@ -42,7 +42,7 @@ def _told(subject, problem, where) -> Finding | None:
     found = ask(subject, problem, WEIGHTS)
     if found.writes is None:
         return None
-    b_o = 0.0 if problem.learned.b_o is None else problem.learned.b_o.double()
+    b_o = 0.0 if problem.params.b_o is None else problem.params.b_o.double()
     parts = [by_one_head(problem, head).right(subject.conventions).output - b_o for head in range(problem.shape[1])]
     allow = room(subject, problem).output[:, None]
     return differ(problem, found.writes, torch.stack(parts, 1), allow, "What is told of each head is not what the head writes.", WEIGHTS, where[:, None])

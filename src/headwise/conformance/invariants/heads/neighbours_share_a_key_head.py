@@ -59,12 +59,12 @@ def _spread(subject, problem, reads) -> Finding | None:
 
 
 def _of_layer(subject, problem: LayerProblem) -> Finding | None:
-    learned = problem.learned
-    if learned.w_k.shape[1] == problem.shape[1] or "settable" not in subject.honours:
+    params = problem.params
+    if params.w_k.shape[1] == problem.shape[1] or "settable" not in subject.honours:
         return None
-    reads = torch.from_numpy(key_heads(problem.shape[1], learned.w_k.shape[1], subject.conventions))
-    named = [name for name in ("w_k", "w_v", "b_k", "b_v") if getattr(learned, name) is not None]
-    wide = problem.having(**{name: getattr(learned, name).index_select(-2, reads) for name in named})
+    reads = torch.from_numpy(key_heads(problem.shape[1], params.w_k.shape[1], subject.conventions))
+    named = [name for name in ("w_k", "w_v", "b_k", "b_v") if getattr(params, name) is not None]
+    wide = problem.having(**{name: getattr(params, name).index_select(-2, reads) for name in named})
     why = "Key heads were written out once for every query head, and the output is not the same."
     live = rows(alive(subject, problem), problem)
     return differ(problem, ask(subject, problem).output, ask(subject, wide).output, 2 * room(subject, problem).output, why, where=live)

@@ -25,7 +25,7 @@ def judge(subject, problem) -> Finding | None:
     why = "The weights that are shown, times the values, are not the output."
     gap = differ(problem, found.output, made, 2 * allow.output, why, WEIGHTS, rows(live, problem))
     if gap is None and found.writes is not None:
-        b_o = 0.0 if problem.learned.b_o is None else problem.learned.b_o.double()
+        b_o = 0.0 if problem.params.b_o is None else problem.params.b_o.double()
         why = "What the heads are said to write does not add up to the output."
         gap = differ(problem, found.writes.double().sum(1) + b_o, found.output, 2 * allow.output, why, WEIGHTS, rows(live, problem))
     if gap is not None or not (problem.dropout and "dropout" in subject.honours) or subject.conventions.weights_after_dropout:
@@ -41,8 +41,8 @@ def _output(problem, weights, subject):
     z = torch.einsum("bhts,bhse->bhte", weights, inner.value.double()[:, reads])
     if not isinstance(problem, LayerProblem):
         return z
-    out = torch.einsum("bhte,hem->btm", z, problem.learned.w_o.double())
-    return out if problem.learned.b_o is None else out + problem.learned.b_o.double()
+    out = torch.einsum("bhte,hem->btm", z, problem.params.w_o.double())
+    return out if problem.params.b_o is None else out + problem.params.b_o.double()
 
 
 @pooled

@@ -1,6 +1,6 @@
 """N4: with fewer queries than keys, or more, the causal triangle sits in the corner that was declared."""
 
-from headwise.attention.position import NOWHERE
+from headwise.attention.position import NOPE
 from headwise.conformance.invariants.law import Law, Level
 from headwise.conformance.oracles.tolerance import alive, ask, differ, room
 from headwise.conformance.problems.layer_problem import LayerProblem
@@ -25,7 +25,7 @@ def judge(subject, problem) -> Finding | None:
 
 def _of_layer(subject, problem: LayerProblem) -> Finding | None:
     """With a past, queries stand behind it: for causality and for positions."""
-    if not problem.chunks or (problem.position == NOWHERE and not problem.causal):
+    if not problem.chunks or (problem.position == NOPE and not problem.causal):
         return None
     right, allow = problem.right(subject.conventions).output, room(subject, problem).output
     where = alive(subject, problem).all(1)[..., None]

@@ -9,7 +9,7 @@ from math import exp, log, sin, tanh
 
 import torch
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.attention.position import Alibi, RelativeBuckets, Rotary
 from headwise.axes import Float, Tensor
 from headwise.conformance.invariants.law import Law, Level
@@ -77,50 +77,50 @@ def _biased() -> Golden:
     return Golden(q, k, v, bias=numbers(0.0, log(3)), should=numbers([[[3.0]]]))
 
 
-def maps(w_q, w_k, w_v, w_o, **biases) -> Learned:
+def maps(w_q, w_k, w_v, w_o, **biases) -> LayerParams:
     """One head; maps as rows of numbers."""
     q, k, v = (numbers(*w)[:, None] for w in (w_q, w_k, w_v))
-    return Learned(q, k, v, numbers(*w_o)[None], **biases)
+    return LayerParams(q, k, v, numbers(*w_o)[None], **biases)
 
 
 def _each_map_its_own_way() -> GoldenLayer:
     """Uniform weights; the mean of v = x·w_v is (2, 3), and (2, 3)·w_o is (32, 3). Nothing is symmetric."""
-    learned = maps([[0, 0], [0, 0]], [[0, 0], [0, 0]], [[1, 2], [3, 4]], [[1, 0], [10, 1]])
-    return GoldenLayer(torch.eye(2).double()[None], learned, should=numbers([[32.0, 3], [32, 3]]))
+    params = maps([[0, 0], [0, 0]], [[0, 0], [0, 0]], [[1, 2], [3, 4]], [[1, 0], [10, 1]])
+    return GoldenLayer(torch.eye(2).double()[None], params, should=numbers([[32.0, 3], [32, 3]]))
 
 
 def _query_is_not_key() -> GoldenLayer:
     """q = (1, 0), k = (0, log 3), v = (0, 4): rows give 3 and 2, written by (1, 2)."""
-    learned = maps([[1], [0]], [[0], [log(3)]], [[0], [4]], [[1, 2]])
-    return GoldenLayer(torch.eye(2).double()[None], learned, should=numbers([[3.0, 6], [2, 4]]))
+    params = maps([[1], [0]], [[0], [log(3)]], [[0], [4]], [[1, 2]])
+    return GoldenLayer(torch.eye(2).double()[None], params, should=numbers([[3.0, 6], [2, 4]]))
 
 
 def _two_patterns() -> GoldenLayer:
     """Head 0 asks with its first token and gives 3 and 2; head 1 asks nothing and gives 2."""
     w_q, w_k, w_v = (numbers(*rows)[:, :, None] for rows in ([[1.0, 0], [0, 0]], [[0.0, 0], [log(3)] * 2], [[0.0, 0], [4, 4]]))
-    return GoldenLayer(torch.eye(2).double()[None], Learned(w_q, w_k, w_v, torch.eye(2).double()[:, None]), should=numbers([[3.0, 2], [2, 2]]))
+    return GoldenLayer(torch.eye(2).double()[None], LayerParams(w_q, w_k, w_v, torch.eye(2).double()[:, None]), should=numbers([[3.0, 2], [2, 2]]))
 
 
 def _elsewhere() -> GoldenLayer:
     """Three tokens of width 1 that are looked at alike: their mean, 4, written by (1, 2); no position is told."""
-    learned = Learned(torch.zeros(2, 1, 1).double(), torch.zeros(1, 1, 1).double(), torch.ones(1, 1, 1).double(), numbers([[1.0, 2]]))
-    return GoldenLayer(torch.eye(2).double()[None], learned, context=numbers([[1.0], [2], [9]]), should=numbers([[4.0, 8], [4, 8]]))
+    params = LayerParams(torch.zeros(2, 1, 1).double(), torch.zeros(1, 1, 1).double(), torch.ones(1, 1, 1).double(), numbers([[1.0, 2]]))
+    return GoldenLayer(torch.eye(2).double()[None], params, context=numbers([[1.0], [2], [9]]), should=numbers([[4.0, 8], [4, 8]]))
 
 
 def _four_heads_of_two() -> GoldenLayer:
     """Values are 5 and 7 whatever x is; head h writes in column h."""
     some = torch.arange(16.0).double().reshape(4, 4, 1) / 8
-    learned = Learned(some, some[:, :2] - 1, torch.zeros(4, 2, 1).double(), torch.eye(4).double()[:, None], b_v=numbers([5.0], [7.0]))
-    return GoldenLayer(numbers([[1.0, 2, 3, 4], [0, 1, 0, 1]]), learned, should=numbers([[5.0, 5, 7, 7], [5, 5, 7, 7]]))
+    params = LayerParams(some, some[:, :2] - 1, torch.zeros(4, 2, 1).double(), torch.eye(4).double()[:, None], b_v=numbers([5.0], [7.0]))
+    return GoldenLayer(numbers([[1.0, 2, 3, 4], [0, 1, 0, 1]]), params, should=numbers([[5.0, 5, 7, 7], [5, 5, 7, 7]]))
 
 
 def _turned(pairing, score: float) -> GoldenLayer:
     """x is feature 0 at position 0 and feature 2 at position 1; row 1 scores `score` and 1, of values 0 and 1."""
     one = torch.eye(4).double().tolist()
-    learned = maps(one, one, [[0], [0], [1], [0]], [[1, 0, 0, 0]])
+    params = maps(one, one, [[0], [0], [1], [0]], [[1, 0, 0, 0]])
     x = numbers([[1.0, 0, 0, 0], [0, 0, 1, 0]])
     row = 1 / (1 + exp(score - 1))
-    return GoldenLayer(x, learned, causal=True, scale=1.0, position=Rotary(pairing=pairing), should=numbers([[0.0, 0, 0, 0], [row, 0, 0, 0]]))
+    return GoldenLayer(x, params, causal=True, scale=1.0, position=Rotary(pairing=pairing), should=numbers([[0.0, 0, 0, 0], [row, 0, 0, 0]]))
 
 
 def _sloped(slopes: list[float]) -> GoldenLayer:
@@ -133,15 +133,15 @@ def _sloped(slopes: list[float]) -> GoldenLayer:
     x[0, 0, 0] = 1
     row = [1 / (1 + exp(slope)) for slope in slopes]
     w_o = torch.eye(heads).double()[:, None]
-    return GoldenLayer(x, Learned(no, no, w_v, w_o), causal=True, position=Alibi(), should=numbers([[1.0] * heads, row]))
+    return GoldenLayer(x, LayerParams(no, no, w_v, w_o), causal=True, position=Alibi(), should=numbers([[1.0] * heads, row]))
 
 
 def _bucketed() -> GoldenLayer:
     """One token ahead is bucket 17, one behind is 1; scores log 3 and log 2, of values 0 and 12."""
     table = torch.zeros(32, 1).double()
     table[17], table[1] = log(3), log(2)
-    learned = maps([[0], [0]], [[0], [0]], [[0], [12]], [[1, 0]])
-    return GoldenLayer(torch.eye(2).double()[None], learned, position=RelativeBuckets(table), should=numbers([[9.0, 0], [4, 0]]))
+    params = maps([[0], [0]], [[0], [0]], [[0], [12]], [[1, 0]])
+    return GoldenLayer(torch.eye(2).double()[None], params, position=RelativeBuckets(table), should=numbers([[9.0, 0], [4, 0]]))
 
 
 @pooled

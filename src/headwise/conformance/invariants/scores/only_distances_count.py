@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import pad
 
-from headwise.attention.position import NOWHERE
+from headwise.attention.position import NOPE
 from headwise.conformance.invariants.law import Law, Level
 from headwise.conformance.oracles.tolerance import alive, ask, differ, noise_like, room, rows
 from headwise.conformance.problems.problem_filter import pooled
@@ -14,7 +14,7 @@ MOVED = 3
 
 
 def judge(subject, problem) -> Finding | None:
-    if problem.position == NOWHERE:
+    if problem.position == NOPE:
         return None
     live, allow = rows(alive(subject, problem), problem), room(subject, problem).output
     here = ask(subject, problem).output
@@ -34,7 +34,7 @@ def judge(subject, problem) -> Finding | None:
 
 @pooled
 def problems(level: Level):
-    yield from (entry for entry in layers().values() if entry.position != NOWHERE)
+    yield from (entry for entry in layers().values() if entry.position != NOPE)
 
 
 ENTRY = Law(

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from headwise.attention.position import NOWHERE, Rotary
+from headwise.attention.position import NOPE, Rotary
 from headwise.axes import Tensor
 from headwise.conformance.invariants.law import Law, Level
 from headwise.conformance.oracles.tolerance import ask, differ, room
@@ -20,7 +20,7 @@ def judge(subject, problem) -> Finding | None:
     order, other = shuffled(problem)
     found, allow = ask(subject, other).output, 2 * room(subject, problem).output
     own = isinstance(problem, LayerProblem) and problem.context is None
-    if isinstance(problem, LayerProblem) and problem.position != NOWHERE:
+    if isinstance(problem, LayerProblem) and problem.position != NOPE:
         right = other.right(subject.conventions).output
         return differ(problem, found, right, allow.amax(), f"Tokens were put in the order {order.tolist()}, and positions did not count as they should.")
     before = ask(subject, problem).output

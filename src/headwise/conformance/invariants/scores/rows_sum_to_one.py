@@ -13,7 +13,7 @@ from headwise.conformance.report.finding import Finding
 
 
 def judge(subject, problem) -> Finding | None:
-    sink = problem.learned.sink if isinstance(problem, LayerProblem) else problem.sink
+    sink = problem.params.sink if isinstance(problem, LayerProblem) else problem.sink
     live = alive(subject, problem)
     of_dead = {"zero": 0.0, "nan": torch.nan, "mean": 1.0}[subject.conventions.dead_row]
     for how in _hows(subject, problem):

@@ -11,7 +11,7 @@ from headwise.conformance.report.finding import Finding
 
 
 def judge(subject, problem) -> Finding | None:
-    width = problem.learned.w_q.shape[2] if isinstance(problem, LayerProblem) else problem.query.shape[3]
+    width = problem.params.w_q.shape[2] if isinstance(problem, LayerProblem) else problem.query.shape[3]
     if problem.scale is not None or not width:
         return None
     live = rows(alive(subject, problem), problem)

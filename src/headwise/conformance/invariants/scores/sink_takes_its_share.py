@@ -15,7 +15,7 @@ from headwise.conformance.report.finding import Finding
 
 
 def judge(subject, problem) -> Finding | None:
-    sink = problem.learned.sink if isinstance(problem, LayerProblem) else problem.sink
+    sink = problem.params.sink if isinstance(problem, LayerProblem) else problem.sink
     if sink is None:
         return None
     live, right, allow = alive(subject, problem), problem.right(subject.conventions), room(subject, problem)

@@ -2,14 +2,14 @@
 
 from torch import einsum
 
-from headwise.attention.dense import each_head
+from headwise.attention.dense import repeat_kv
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At, writes
 
 
 def straight(at: At):
     heads = at.maps.w_q.shape[1]
-    said = einsum("bhse,hem->bhsm", each_head(at.cache.v, heads), at.maps.w_o)
+    said = einsum("bhse,hem->bhsm", repeat_kv(at.cache.v, heads), at.maps.w_o)
     kept = at.inside.kept
     return einsum("bhts,bhsm->bhtm", kept.to(said.dtype), said) if bool(said.isfinite().all()) else writes(at)
 

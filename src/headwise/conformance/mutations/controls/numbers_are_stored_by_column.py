@@ -1,6 +1,6 @@
 """No fault: tensors are laid out column by column before they are used."""
 
-from headwise.attention.dense import each_head
+from headwise.attention.dense import repeat_kv
 from headwise.axes import Tensor
 from headwise.conformance.mutations.lie import Lie
 
@@ -15,8 +15,8 @@ ENTRY = Lie(
     told={
         "columns first": {
             "q": lambda at: by_column(at.problem.query),
-            "k": lambda at: by_column(each_head(at.problem.key, at.problem.shape[1])),
-            "v": lambda at: by_column(each_head(at.problem.value, at.problem.shape[1])),
+            "k": lambda at: by_column(repeat_kv(at.problem.key, at.problem.shape[1])),
+            "v": lambda at: by_column(repeat_kv(at.problem.value, at.problem.shape[1])),
         }
     },
     caught_by=(),

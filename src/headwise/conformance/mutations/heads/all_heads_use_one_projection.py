@@ -1,14 +1,14 @@
 """One small map is made and used for every head, where each should have its own."""
 
-from headwise.attention.project import project
+from headwise.attention.projections import project
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At
 
 
 def shared(at: At):
-    learned = at.maps
-    b_q = None if learned.b_q is None else learned.b_q[:1].expand_as(learned.b_q)
-    return project(at.asks, learned.w_q[:, :1].expand_as(learned.w_q), b_q)
+    params = at.maps
+    b_q = None if params.b_q is None else params.b_q[:1].expand_as(params.b_q)
+    return project(at.asks, params.w_q[:, :1].expand_as(params.w_q), b_q)
 
 
 ENTRY = Lie(

@@ -1,15 +1,15 @@
 """Keys are projected by w_q."""
 
-from headwise.attention.project import project
+from headwise.attention.projections import project
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At, read_k
 
 
 def by_w_q(at: At):
-    learned, share = at.maps, at.maps.w_q.shape[1] // at.maps.w_k.shape[1]
-    if learned.w_q.shape[0] != at.answers.shape[2]:
+    params, share = at.maps, at.maps.w_q.shape[1] // at.maps.w_k.shape[1]
+    if params.w_q.shape[0] != at.answers.shape[2]:
         return read_k(at)
-    return project(at.answers, learned.w_q[:, ::share], None if learned.b_q is None else learned.b_q[::share])
+    return project(at.answers, params.w_q[:, ::share], None if params.b_q is None else params.b_q[::share])
 
 
 ENTRY = Lie(

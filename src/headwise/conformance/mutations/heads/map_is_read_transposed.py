@@ -7,14 +7,14 @@ from headwise.conformance.mutations.mutable_layer import At
 
 
 def transposed(at: At):
-    learned = at.problem.learned
-    width, (heads, each) = learned.w_q.shape[0], learned.w_q.shape[1:]
+    params = at.problem.params
+    width, (heads, each) = params.w_q.shape[0], params.w_q.shape[1:]
     if width != heads * each:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({width} and {heads * each})")
-    w_o = learned.w_o
+    w_o = params.w_o
     if heads * w_o.shape[1] == width:
         w_o = w_o.flatten(0, 1).T.reshape(w_o.shape)
-    return replace(learned, w_q=learned.w_q.flatten(1).T.reshape(learned.w_q.shape), w_o=w_o)
+    return replace(params, w_q=params.w_q.flatten(1).T.reshape(params.w_q.shape), w_o=w_o)
 
 
 ENTRY = Lie(

@@ -1,12 +1,12 @@
 """The heads are laid side by side, and that is the output."""
 
-from headwise.attention.output import concat
+from headwise.attention.projections import concat_heads
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At
 
 
 def side_by_side(at: At):
-    return concat(at.z)
+    return concat_heads(at.z)
 
 
 ENTRY = Lie(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from headwise.attention.layer import Learned
+from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At
@@ -29,14 +29,14 @@ def by_group(parts: list[Tensor]) -> list[Tensor]:
 
 
 def packed(cut):
-    def maps(at: At) -> Learned:
-        learned = at.problem.learned
-        if learned.w_q.shape[0] != learned.w_k.shape[0]:
-            return learned
-        w = [getattr(learned, f"w_{name}") for name in NAMES]
-        b = [getattr(learned, f"b_{name}") if getattr(learned, f"b_{name}") is not None else w[n].new_zeros(w[n].shape[1:]) for n, name in enumerate(NAMES)]
+    def maps(at: At) -> LayerParams:
+        params = at.problem.params
+        if params.w_q.shape[0] != params.w_k.shape[0]:
+            return params
+        w = [getattr(params, f"w_{name}") for name in NAMES]
+        b = [getattr(params, f"b_{name}") if getattr(params, f"b_{name}") is not None else w[n].new_zeros(w[n].shape[1:]) for n, name in enumerate(NAMES)]
         changes = {f"w_{name}": part for name, part in zip(NAMES, cut(w), strict=True)}
-        return replace(learned, **changes, **{f"b_{name}": part for name, part in zip(NAMES, cut(b), strict=True)})
+        return replace(params, **changes, **{f"b_{name}": part for name, part in zip(NAMES, cut(b), strict=True)})
 
     return maps
 

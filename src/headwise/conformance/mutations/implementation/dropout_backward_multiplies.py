@@ -1,6 +1,6 @@
 """Going back, dropout multiplies with p where it divides by 1 - p going forward."""
 
-from headwise.attention.dense import mix
+from headwise.attention.dense import weighted_sum
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At, z
 from headwise.conformance.mutations.plain_steps import slower
@@ -8,7 +8,7 @@ from headwise.conformance.mutations.plain_steps import slower
 
 def too_small(at: At):
     p = at.problem.dropout
-    return mix(at.kept, slower(at.v, p * (1 - p)), at.seen) if at.how.training and p else z(at)
+    return weighted_sum(at.kept, slower(at.v, p * (1 - p)), at.seen) if at.how.training and p else z(at)
 
 
 ENTRY = Lie(

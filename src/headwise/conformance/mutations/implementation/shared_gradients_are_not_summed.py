@@ -2,7 +2,7 @@
 
 import torch
 
-from headwise.attention.dense import each_head
+from headwise.attention.dense import repeat_kv
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At
 from headwise.conformance.mutations.plain_steps import slower
@@ -11,7 +11,7 @@ from headwise.conformance.mutations.plain_steps import slower
 def mean(name: str):
     def shared(at: At):
         x = getattr(at.problem, name)
-        return each_head(slower(x, x.shape[1] / max(at.problem.shape[1], 1)), at.problem.shape[1])
+        return repeat_kv(slower(x, x.shape[1] / max(at.problem.shape[1], 1)), at.problem.shape[1])
 
     return shared
 
@@ -20,7 +20,7 @@ def first(name: str):
     def shared(at: At):
         x, heads = getattr(at.problem, name), at.problem.shape[1]
         leads = (torch.arange(heads) % max(heads // max(x.shape[1], 1), 1) == 0)[None, :, None, None]
-        return torch.where(leads, each_head(x, heads), each_head(x.detach(), heads))
+        return torch.where(leads, repeat_kv(x, heads), repeat_kv(x.detach(), heads))
 
     return shared
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from headwise.attention.dense import each_head
+from headwise.attention.dense import repeat_kv
 from headwise.axes import Tensor
 from headwise.conformance.mutations.lie import Lie
 
@@ -20,8 +20,8 @@ ENTRY = Lie(
     told={
         "queries, keys and values": {
             "q": lambda at: straight(at.problem.query),
-            "k": lambda at: each_head(straight(at.problem.key), at.problem.shape[1]),
-            "v": lambda at: each_head(straight(at.problem.value), at.problem.shape[1]),
+            "k": lambda at: repeat_kv(straight(at.problem.key), at.problem.shape[1]),
+            "v": lambda at: repeat_kv(straight(at.problem.value), at.problem.shape[1]),
         }
     },
     caught_by=("layout_does_not_matter",),

@@ -2,7 +2,7 @@
 
 import torch
 
-from headwise.attention.kv_cache import Cache
+from headwise.attention.kv_cache import KVCache
 from headwise.attention.position import Rotary
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At, cache, q
@@ -10,7 +10,7 @@ from headwise.conformance.mutations.mutable_layer import At, cache, q
 
 def turned(x, position):
     heads = torch.arange(x.shape[1])[None]
-    return position.turn(x.transpose(1, 2), heads).transpose(1, 2)
+    return position.rotate(x.transpose(1, 2), heads).transpose(1, 2)
 
 
 def q_by_head(at: At):
@@ -21,7 +21,7 @@ def k_by_head(at: At):
     if not isinstance(at.position, Rotary):
         return cache(at)
     k = turned(at.read_k, at.position)
-    return Cache(k, at.read_v) if at.past is None else at.past.append(k, at.read_v)
+    return KVCache(k, at.read_v) if at.past is None else at.past.append(k, at.read_v)
 
 
 ENTRY = Lie(

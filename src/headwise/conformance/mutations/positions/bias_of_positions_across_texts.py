@@ -1,12 +1,12 @@
 """A bias of distances is added where one text looks at another, in which distances mean nothing."""
 
-from headwise.attention.position import NOWHERE, Alibi
+from headwise.attention.position import NOPE, Alibi
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At, position
 
 
 def everywhere(at: At):
-    return Alibi() if at.problem.context is not None and at.problem.position == NOWHERE else position(at)
+    return Alibi() if at.problem.context is not None and at.problem.position == NOPE else position(at)
 
 
 ENTRY = Lie(

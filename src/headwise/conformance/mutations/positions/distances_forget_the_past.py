@@ -2,7 +2,7 @@
 
 import torch
 
-from headwise.attention.call import wide
+from headwise.attention.call import accumulation_dtype
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_layer import At, lean
 
@@ -10,7 +10,7 @@ from headwise.conformance.mutations.mutable_layer import At, lean
 def without_past(at: At):
     if at.problem.context is not None:
         return lean(at)
-    return at.position.bias(torch.zeros(len(at.asks), dtype=torch.int64), at.q.shape[1], wide(at.q.dtype))
+    return at.position.bias(torch.zeros(len(at.asks), dtype=torch.int64), at.q.shape[1], accumulation_dtype(at.q.dtype))
 
 
 ENTRY = Lie(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headwise.attention.dense import bend, dot
+from headwise.attention.dense import cap_and_bias, dot_product
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At, call
 
@@ -18,9 +18,9 @@ def changed(change):
 def before_the_scale(at: At):
     """(q·k + bias) times the scale."""
     if at.call.bias is None:
-        return bend(at.raw, at.call, at.seen)
-    raw = (dot(at.q, at.k, at.seen) + at.call.bias.masked_fill(~at.seen, 0)) * at.call.scale
-    return bend(raw, replace(at.call, bias=None), at.seen)
+        return cap_and_bias(at.raw, at.call, at.seen)
+    raw = (dot_product(at.q, at.k, at.seen) + at.call.bias.masked_fill(~at.seen, 0)) * at.call.scale
+    return cap_and_bias(raw, replace(at.call, bias=None), at.seen)
 
 
 ENTRY = Lie(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from headwise.attention.dense import bend, dot
+from headwise.attention.dense import cap_and_bias, dot_product
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At
 from headwise.conformance.mutations.plain_steps import plain_mix, plain_softmax, seen_under
@@ -13,8 +13,8 @@ from headwise.conformance.mutations.plain_steps import plain_mix, plain_softmax,
 def hidden_first(of_the_triangle_only: bool):
     def write(at: At):
         first = at.seen if not of_the_triangle_only else seen_under(at, replace(at.call, mask=None, bias=None, window=None))
-        raw = dot(at.q, at.k, at.seen).masked_fill(~first, -torch.inf) * at.call.scale
-        return bend(raw, at.call, torch.ones_like(at.seen)).masked_fill(first & ~at.seen, -torch.inf)
+        raw = dot_product(at.q, at.k, at.seen).masked_fill(~first, -torch.inf) * at.call.scale
+        return cap_and_bias(raw, at.call, torch.ones_like(at.seen)).masked_fill(first & ~at.seen, -torch.inf)
 
     return write
 

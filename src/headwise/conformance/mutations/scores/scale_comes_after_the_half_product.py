@@ -2,7 +2,7 @@
 
 import torch
 
-from headwise.attention.dense import dot
+from headwise.attention.dense import dot_product
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At, raw
 from headwise.conformance.mutations.plain_steps import plain_mix, plain_softmax
@@ -11,7 +11,7 @@ from headwise.conformance.mutations.plain_steps import plain_mix, plain_softmax
 def scaled_last(at: At):
     if at.q.dtype != torch.float16:
         return raw(at)
-    product = dot(at.q, at.k, at.seen)
+    product = dot_product(at.q, at.k, at.seen)
     return product.half().to(product.dtype) * at.call.scale
 
 

@@ -2,18 +2,18 @@
 
 import torch
 
-from headwise.attention.dense import dot
+from headwise.attention.dense import dot_product
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At
 
 
 def without_sign(at: At):
-    return dot(at.q, at.k, at.seen) * abs(at.call.scale)
+    return dot_product(at.q, at.k, at.seen) * abs(at.call.scale)
 
 
 def rooted(at: At):
     root = torch.tensor(at.call.scale, dtype=torch.float64).sqrt()
-    return dot((at.q * root).to(at.q.dtype), (at.k * root).to(at.k.dtype), at.seen)
+    return dot_product((at.q * root).to(at.q.dtype), (at.k * root).to(at.k.dtype), at.seen)
 
 
 ENTRY = Lie(

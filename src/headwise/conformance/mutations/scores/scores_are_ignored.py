@@ -2,13 +2,13 @@
 
 import torch
 
-from headwise.attention.call import wide
+from headwise.attention.call import accumulation_dtype
 from headwise.conformance.mutations.lie import Lie
 from headwise.conformance.mutations.mutable_attention import At
 
 
 def flat(at: At):
-    return torch.zeros(at.problem.shape, dtype=wide(at.q.dtype))
+    return torch.zeros(at.problem.shape, dtype=accumulation_dtype(at.q.dtype))
 
 
 ENTRY = Lie(
