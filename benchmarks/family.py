@@ -111,11 +111,11 @@ def _apart(run: "hw.Run", theirs: list[torch.Tensor]) -> tuple[float, int]:
 
 def _weights(run: "hw.Run", shapes: set[tuple[int, ...]]) -> Iterator[torch.Tensor]:
     """[B, H, T, S] of each call with one of these shapes; NaN where the query is padding."""
-    for place in run._facts.places:
+    for place in run._metadata.places:
         if (place.batch, place.heads, place.queries, place.keys) in shapes:
-            call = run._kept(place.index)
+            call = run._stored_call(place.index)
             found = weights(call.query, call.key, call.lse, call.call, slice(0, place.queries), slice(0, place.keys))
-            padding = run._facts.padding[place.part]
+            padding = run._metadata.padding[place.part]
             yield found if padding is None else found.masked_fill(padding[:, None, :, None], torch.nan)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.parameters.head_blocks import Block
+from headwise.models.parameters.head_blocks import HeadBlock
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def named(dataset) -> dict[tuple[int, int], str]:
     return {(i, j): str(words[i, j]) for i in range(words.shape[0]) for j in range(words.shape[1]) if words[i, j] != "unchanged"}
 
 
-def _each(tensors: dict[str, Tensor], blocks, change: Callable[[Block, Tensor], Tensor]) -> None:
+def _each(tensors: dict[str, Tensor], blocks, change: Callable[[HeadBlock, Tensor], Tensor]) -> None:
     for block in blocks:
         tensors[block.parameter] = block.put(tensors[block.parameter], change(block, block.of(tensors[block.parameter])))
 
@@ -71,7 +71,7 @@ def _times(tensors, blocks, factor: float) -> None:
 
 
 def _redrawn(tensors, blocks, generator) -> None:
-    def drawn(block: Block, part: Tensor) -> Tensor:
+    def drawn(block: HeadBlock, part: Tensor) -> Tensor:
         new = torch.randn(part.shape, generator=generator)
         return new * part.norm() / new.norm()
 

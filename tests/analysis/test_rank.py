@@ -119,9 +119,9 @@ def test_masked_tokens():
     assert (found.attrs["loss"], found.sizes["layer"]) == ("masked", 2)
     assert 1 <= found.attrs["tokens"] <= 6
     passage = Opener(model, "masked").open("the old cat saw the dog near the river and the house .")
-    masked = passage.again.session.given["input_ids"] == 4
+    masked = passage.again.session.inputs["input_ids"] == 4
     assert int(masked.sum()) == passage.loss.tokens
-    logits = model.hf(**passage.again.session.given).logits
+    logits = model.hf(**passage.again.session.inputs).logits
     ids = torch.tensor([model.tokenizer("the old cat saw the dog near the river and the house .")["input_ids"]])
     assert passage.base == pytest.approx(float(nn.functional.cross_entropy(logits[masked], ids[masked]).detach()), abs=1e-5)
 

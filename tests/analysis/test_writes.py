@@ -11,7 +11,7 @@ from headwise.analysis.ablation.direct_effect import direct_effects, readout
 from headwise.analysis.ablation.eval_text import Opener
 from headwise.analysis.writes import check_sum, norm_weighted, writes, written_by_layer
 from headwise.errors import ModelError, WritesRefused
-from headwise.models.capture.layout import bias_of, blocks_of
+from headwise.models.capture.layout import w_o_bias, w_o_by_head
 from tests.models.tiny import build, ids
 
 TEXT = ids(batch=1, length=9)
@@ -27,7 +27,7 @@ def test_parts_add_up_to_what_the_module_gives(name):
         hf.get_submodule(module).register_forward_hook(lambda m, a, result, module=module: given.__setitem__(module, result))
     hf(TEXT)
     for layer, module in zip(written_by_layer(passage), outputs, strict=True):
-        bias = bias_of(hf.get_submodule(module))
+        bias = w_o_bias(hf.get_submodule(module))
         total = layer.writes.sum(2) if bias is None else layer.writes.sum(2) + bias
         torch.testing.assert_close(total, given[module].detach(), atol=1e-5, rtol=1e-4)
 
@@ -48,7 +48,7 @@ def test_every_number_is_its_definition():
     found, run = writes(model, TEXT), model.run(TEXT)
     for name in ("norm", "share", "cosine"):
         torch.testing.assert_close(torch.from_numpy(found[name].values), torch.from_numpy(run.writes[name].values[0]).double(), atol=1e-4, rtol=1e-3)
-    block = blocks_of(hf.transformer.h[1].attn.c_proj, 6).double()
+    block = w_o_by_head(hf.transformer.h[1].attn.c_proj, 6).double()
     stream: list[torch.Tensor] = []
     hf.transformer.h[1].register_forward_pre_hook(lambda module, args: stream.append(args[0].detach()))
     read: list[torch.Tensor] = []
@@ -82,7 +82,7 @@ def test_norm_weighted_attention():
     hf.model.layers[1].self_attn.v_proj.register_forward_hook(lambda module, args, result: values.append(result))
     hf(TEXT)
     value = values[0][0].detach().unflatten(-1, (2, 4))
-    block = blocks_of(hf.model.layers[1].self_attn.o_proj, 6)
+    block = w_o_by_head(hf.model.layers[1].self_attn.o_proj, 6)
     weights = model.run(TEXT).weights(1, 5)
     right = weights * (value[:, 1] @ block[5]).norm(dim=-1)
     torch.testing.assert_close(found[0, 5], right, atol=1e-5, rtol=1e-4)

@@ -84,8 +84,8 @@ def test_a_short_text_shows_every_weight_and_every_statistic(page, tiny, model):
 
 def test_the_row_that_is_looked_at_is_certified(page, tiny, model):
     run = model.run(SHORT)
-    query, key = run.kept(2).query[0, 3].double(), run.kept(2).key[0, 1].double()
-    true = (query[5] @ key[:6].T * run.kept(2).call.scale).softmax(-1)
+    query, key = run.stored_call(2).query[0, 3].double(), run.stored_call(2).key[0, 1].double()
+    true = (query[5] @ key[:6].T * run.stored_call(2).call.scale).softmax(-1)
     off = float((run.weights(2, 3)[5, :6].double() - true).abs().max())
     opened(page, tiny, f"head/2/3;text={address(SHORT)}")
     line = page.locator(".certified")

@@ -108,7 +108,7 @@ def test_tied_heads_have_one_pattern_that_of_head_0():
     before, after = model.run(TOKENS), model.edit(hw.TieHeads(1)).run(TOKENS)
     for head in range(6):
         torch.testing.assert_close(after.weights(1, head), before.weights(1, 0))
-    read = after._kept(1).read
+    read = after._stored_call(1).z
     assert all(torch.equal(read[:, :, 0], read[:, :, head]) for head in range(6))
 
 

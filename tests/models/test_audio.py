@@ -8,7 +8,7 @@ import torch
 from transformers import Wav2Vec2Config, Wav2Vec2Model, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 from headwise.errors import ArgumentError, ModelError
-from headwise.models.loading.audio import RATE, beside, heard_by, read_wav
+from headwise.models.loading.audio import RATE, audio_inputs, audio_with_text, read_wav
 from tests.models.tiny import build
 
 TONE = np.sin(np.arange(RATE // 10) / 7).astype(np.float64) / 2
@@ -59,7 +59,7 @@ class Words:
 @pytest.mark.parametrize(("known", "right"), [({"the": 5, "cat": 6}, [2, 5, 6]), ({"the": 5, "cat": 6, "<|notimestamps|>": 9}, [2, 9, 5, 6])])
 def test_the_decoder_gets_the_words_behind_its_start(known, right):
     samples = torch.from_numpy(TONE).float()
-    given = beside(whisper(), Words(known), samples, "the cat")
+    given = audio_with_text(whisper(), Words(known), samples, "the cat")
     assert given["decoder_input_ids"].tolist() == [right]
     expected = WhisperFeatureExtractor(feature_size=80)(samples.numpy(), sampling_rate=RATE, return_tensors="pt")["input_features"]
     assert torch.equal(given["input_features"], expected)
@@ -74,7 +74,7 @@ def test_a_model_of_samples_gets_samples():
         "conv_dim": [8] * 7,
         "num_conv_pos_embedding_groups": 3,
     }
-    given = heard_by(Wav2Vec2Model(Wav2Vec2Config(**sizes, num_conv_pos_embeddings=6)), torch.from_numpy(TONE).float())
+    given = audio_inputs(Wav2Vec2Model(Wav2Vec2Config(**sizes, num_conv_pos_embeddings=6)), torch.from_numpy(TONE).float())
     assert given["input_values"].shape == (1, len(TONE))
 
 
@@ -91,8 +91,8 @@ def test_what_cannot_be_heard(tmp_path):
     with pytest.raises(ArgumentError, match=r"audio must have at least one sample, got none"):
         read_wav(write(tmp_path / "empty.wav", TONE[:0]))
     with pytest.raises(ModelError, match=r"a model must read sound to be given audio, got LlamaForCausalLM"):
-        heard_by(build("llama"), samples)
+        audio_inputs(build("llama"), samples)
     with pytest.raises(ModelError, match=r"a tokenizer must be there to read what is said, got none"):
-        beside(whisper(), None, samples, "the")
+        audio_with_text(whisper(), None, samples, "the")
     with pytest.raises(ArgumentError, match=r"text must be what the sound says, got ''"):
-        beside(whisper(), Words({}), samples, "")
+        audio_with_text(whisper(), Words({}), samples, "")

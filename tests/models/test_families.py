@@ -25,9 +25,9 @@ def opened(name, padding=None):
 def test_weights_and_statistics_are_those_of_float64(name, padding):
     hf, inputs, run = opened(name, padding)
     calls = recorded(hf, inputs)
-    assert len(calls) == len(run._facts.places)
-    for place, call in zip(run._facts.places, calls, strict=True):
-        kept = run._kept(place.index)
+    assert len(calls) == len(run._metadata.places)
+    for place, call in zip(run._metadata.places, calls, strict=True):
+        kept = run._stored_call(place.index)
         right = weights_of(kept.query, kept.key, call)
         found = run.parts[place.part]
         real = ~torch.from_numpy(found["padding"].values)
@@ -94,8 +94,8 @@ def test_dropping_a_feature_would_be_seen(name, feature, absent):
     """The models of these tests are drawn so that a forgotten feature moves weights by far more than the tests allow."""
     hf, inputs, run = opened(name)
     moved = 0.0
-    for place, call in zip(run._facts.places, recorded(hf, inputs), strict=True):
-        kept = run._kept(place.index)
+    for place, call in zip(run._metadata.places, recorded(hf, inputs), strict=True):
+        kept = run._stored_call(place.index)
         without = weights_of(kept.query, kept.key, replace(call, **{feature: absent}))
         moved = max(moved, (without - weights_of(kept.query, kept.key, call)).abs().max().item())
     assert moved > 0.05

@@ -9,10 +9,10 @@ from transformers import DynamicCache
 
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.capture.layout import Layout, Site
-from headwise.models.capture.recorder import Heard
-from headwise.models.generation.decode_merge import CannotJoin, Joining
-from headwise.models.generation.generation_request import disagreement
+from headwise.models.capture.layout import AttentionSite, Layout
+from headwise.models.capture.recorder import AttentionRecord
+from headwise.models.generation.decode_merge import CannotMerge, DecodeMerge
+from headwise.models.generation.generation_request import cache_disagreement
 from tests.models.tiny import FAMILIES, build, drawn
 
 IDS = torch.tensor([[5, 17, 31, 8, 44, 9, 61], [0, 0, 23, 4, 77, 12, 50]])
@@ -29,7 +29,7 @@ def generation(name):
     hf = build(name)
     model = hw.open_model(hf)
     run = model.generate(LEFT if name in DECODERS else BOTH, STEPS)
-    given = dict(run._session.given)
+    given = dict(run._forward_pass.inputs)
     return hf, run, model.run(given)
 
 
@@ -115,7 +115,7 @@ def test_attention_that_a_model_computes_itself_is_joined_too():
     config = transformers.BloomConfig(vocab_size=97, hidden_size=24, n_layer=2, n_head=6, bos_token_id=1, eos_token_id=96, pad_token_id=0)
     model = hw.open_model(drawn(transformers.BloomForCausalLM(config)))
     run = model.generate(BOTH, 5)
-    whole = model.run(dict(run._session.given))
+    whole = model.run(dict(run._forward_pass.inputs))
     assert run.proof.passed, str(run.proof)
     for row in range(2):
         torch.testing.assert_close(run.weights(1, 2, batch=row), whole.weights(1, 2, batch=row), atol=2e-5, rtol=0, equal_nan=True)
@@ -136,22 +136,22 @@ def test_a_row_that_ends_early_is_padding_after_its_end():
 
 def test_steps_that_are_no_rows_of_one_attention_are_read_in_one_pass(monkeypatch):
     def refuse(*_):
-        raise CannotJoin("its cache holds something else")
+        raise CannotMerge("its cache holds something else")
 
-    monkeypatch.setattr(Joining, "add", refuse)
+    monkeypatch.setattr(DecodeMerge, "add", refuse)
     run = hw.open_model(build("llama")).generate(LEFT, 3)
     assert "as steps could not be joined: its cache holds something else" in run.notes[-1]
     assert run.statistics.sizes["query"] == 10
     assert run.proof.passed
 
 
-def heard(query, key, offset, scale=1.0):
+def record(query, key, offset, scale=1.0):
     from headwise.attention.attend import compute
     from headwise.attention.call import Call
-    from headwise.models.capture.attention_request import Asked
+    from headwise.models.capture.attention_request import AttentionRequest
 
     call = Call(scale=scale, offset=torch.tensor([offset]), causal=True)
-    return Heard(0, Asked(query, key, key, call), compute(query, key, key, call), None, None)
+    return AttentionRecord(0, AttentionRequest(query, key, key, call), compute(query, key, key, call), None, None)
 
 
 @pytest.mark.parametrize(
@@ -164,20 +164,20 @@ def heard(query, key, offset, scale=1.0):
 )
 def test_what_cannot_be_joined_is_said(key, offset, scale, message):
     keys, query = torch.randn(1, 2, 5, 3), torch.randn(1, 2, 5, 3)
-    layout = Layout((Site(0, "a", False, None, None),))
-    joining = Joining()
-    joining.add(layout, [heard(query[:, :, :4], keys[:, :, :4], 0)])
-    with pytest.raises(CannotJoin, match=message):
-        joining.add(layout, [heard(query[:, :, 4:], key(keys), offset, scale)])
+    layout = Layout((AttentionSite(0, "a", False, None, None),))
+    merge = DecodeMerge()
+    merge.add(layout, [record(query[:, :, :4], keys[:, :, :4], 0)])
+    with pytest.raises(CannotMerge, match=message):
+        merge.add(layout, [record(query[:, :, 4:], key(keys), offset, scale)])
 
 
 def test_a_step_that_would_choose_otherwise_is_noted():
     given = {"input_ids": torch.tensor([[1, 2, 3]])}
     logits = torch.zeros(1, 3, 5)
     logits[0, 0, 2] = logits[0, 1, 4] = 1
-    assert "new token 1 of batch row 0 would be another" in disagreement(given, logits, 1)
+    assert "new token 1 of batch row 0 would be another" in cache_disagreement(given, logits, 1)
     logits[0, 1, 3] = 2
-    assert disagreement(given, logits, 1) is None
+    assert cache_disagreement(given, logits, 1) is None
 
 
 @pytest.mark.parametrize(

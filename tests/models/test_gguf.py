@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 
 import headwise as hw
 from headwise.errors import CheckpointError, MissingPackage
-from headwise.models.loading.gguf import _reader, config_of, halves_apart, name_of, write_weights
+from headwise.models.loading.gguf import _reader, config_of, name_of, unpermute_halves, write_weights
 
 HEADS, GROUPS, WIDTH, INNER, LAYERS, WORDS = 4, 2, 64, 96, 2, 32
 SHAPES = {"attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH // 2, WIDTH), "attn_v": (WIDTH // 2, WIDTH), "attn_output": (WIDTH, WIDTH)}
@@ -76,7 +76,7 @@ def test_weights_and_configuration_are_those_of_transformers(file, tmp_path):
 def test_halves_are_put_apart_again():
     whole = np.arange(24).reshape(12, 2)
     pairs = whole.reshape(3, 2, 2, 2).swapaxes(1, 2).reshape(12, 2)  # as GGUF stores three heads of width 4
-    assert (halves_apart(pairs, 3) == whole).all()
+    assert (unpermute_halves(pairs, 3) == whole).all()
     assert not (pairs == whole).all()
 
 

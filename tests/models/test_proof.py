@@ -7,10 +7,10 @@ import torch
 from transformers import AttentionInterface
 
 import headwise as hw
-from headwise.models.capture import session
+from headwise.models.capture import forward_pass
 from headwise.models.verification import call_judge as judge
-from headwise.models.verification.call_judge import sample
-from headwise.models.verification.logit_parity import furthest
+from headwise.models.verification.call_judge import sample_rows
+from headwise.models.verification.logit_parity import max_difference
 from headwise.verdict import Verdict, Worst
 from tests.models.tiny import FAMILIES, build, given
 
@@ -24,9 +24,9 @@ def failed(proof):
 
 
 def with_statistic(run, name, change):
-    numbers = run._facts.numbers[1]
+    numbers = run._metadata.numbers[1]
     changed = dict(numbers.statistics) | {name: change(numbers.statistics[name].clone())}
-    run._facts.numbers[1] = replace(numbers, statistics=changed)
+    run._metadata.numbers[1] = replace(numbers, statistics=changed)
 
 
 def one_off(x):
@@ -103,26 +103,26 @@ def test_wrong_weights_are_seen(change, verdicts, monkeypatch):
 
 def test_wrong_words_are_seen(monkeypatch):
     run = run_of()
-    right = judge.Judge.__call__
+    right = judge.CallJudge.__call__
 
-    def wrong(self, heard):
-        attended = replace(heard.attended, output=heard.attended.output * 1.001)
-        right(self, replace(heard, attended=attended))
+    def wrong(self, record):
+        attended = replace(record.attended, output=record.attended.output * 1.001)
+        right(self, replace(record, attended=attended))
 
-    monkeypatch.setattr(judge.Judge, "__call__", wrong)
+    monkeypatch.setattr(judge.CallJudge, "__call__", wrong)
     assert failed(run.proof) == {"output"}
 
 
 def test_a_wrong_w_o_is_seen(monkeypatch):
     run = run_of()
-    right = judge.blocks_of
-    monkeypatch.setattr(judge, "blocks_of", lambda module, heads: right(module, heads).flip(0))
+    right = judge.w_o_by_head
+    monkeypatch.setattr(judge, "w_o_by_head", lambda module, heads: right(module, heads).flip(0))
     assert failed(run.proof) == {"writes"}
 
 
 def test_a_forgotten_bias_is_seen(monkeypatch):
     run = run_of("gpt2")
-    monkeypatch.setattr(judge, "bias_of", lambda module: None)
+    monkeypatch.setattr(judge, "w_o_bias", lambda module: None)
     assert failed(run.proof) == {"writes"}
 
 
@@ -137,14 +137,14 @@ def test_an_attention_that_forgets_something_is_seen_against_the_model_as_loaded
     """The pass is right in itself but computes another function: only the model as loaded can tell."""
     from headwise.models.capture import hf_attention as tap
 
-    right = tap.read
+    right = tap.parse_request
     wrong = {"softcap": None} if name == "gemma2" else {"mask": None, "causal": True}
 
     def read(*args, **keywords):
-        asked = right(*args, **keywords)
-        return replace(asked, call=replace(asked.call, **wrong))
+        request = right(*args, **keywords)
+        return replace(request, call=replace(request.call, **wrong))
 
-    monkeypatch.setattr(tap, "read", read)
+    monkeypatch.setattr(tap, "parse_request", read)
     assert failed(run_of(name).proof) == {"model"}
 
 
@@ -179,17 +179,17 @@ def test_long_inputs_are_not_run_through_eager(monkeypatch):
 
     monkeypatch.setattr(agreement, "EAGER_BYTES", 100)
     used = []
-    right = session.Session.plain
-    monkeypatch.setattr(session.Session, "plain", lambda self, implementation: (used.append(implementation), right(self, implementation))[1])
+    right = forward_pass.ForwardPass.run_unmodified
+    monkeypatch.setattr(forward_pass.ForwardPass, "run_unmodified", lambda self, implementation: (used.append(implementation), right(self, implementation))[1])
     assert run_of("llama").proof.passed
     assert used == ["sdpa"]
 
 
 def test_rows_that_are_judged():
-    assert sample(1) == [0]
-    assert sample(8) == list(range(8))
+    assert sample_rows(1) == [0]
+    assert sample_rows(8) == list(range(8))
     for queries in (9, 100, 5000):
-        rows = sample(queries)
+        rows = sample_rows(queries)
         assert rows[0] == 0
         assert rows[-1] == queries - 1
         assert len(set(rows)) == 8
@@ -213,14 +213,14 @@ def test_the_largest_difference_on_tokens_that_count():
     x, y = torch.zeros(2, 3, 4), torch.zeros(2, 3, 4)
     y[1, 2, 3], y[0, 1, 0] = 5.0, 2.0
     real = torch.tensor([[True, True, True], [True, True, False]])
-    assert furthest(x, y, None) == 5
-    assert furthest(x, y, real) == 2
+    assert max_difference(x, y, None) == 5
+    assert max_difference(x, y, real) == 2
     y[0, 0, 0] = x[0, 0, 0] = torch.inf
-    assert furthest(x, y, real) == 2
+    assert max_difference(x, y, real) == 2
     y[0, 0, 1] = torch.nan
-    assert furthest(x, y, real) != furthest(x, y, real)
-    assert furthest(torch.tensor(1.0), torch.tensor(3.0), None) == 2
-    assert furthest(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0
+    assert max_difference(x, y, real) != max_difference(x, y, real)
+    assert max_difference(torch.tensor(1.0), torch.tensor(3.0), None) == 2
+    assert max_difference(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0
 
 
 def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_does(monkeypatch):
@@ -228,21 +228,21 @@ def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_d
     from headwise.models.verification import logit_parity as agreement
 
     run = run_of("llama")
-    own = session.tensors_of(run._session.plain("sdpa"))
+    own = forward_pass.output_tensors(run._forward_pass.run_unmodified("sdpa"))
     monkeypatch.setattr(agreement, "_other", lambda *_: own)
     exact = {"logits": own["logits"].double() + 1e-3}
     monkeypatch.setattr(agreement, "_in_float64", lambda *_: exact)
-    found = agreement.agreement(run._session, {"logits": own["logits"] + 3e-3})
+    found = agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 3e-3})
     assert found.holds and "its float32 and float64" in found.sentence
-    assert agreement.agreement(run._session, {"logits": own["logits"] + 5e-3}).holds is False
+    assert agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 5e-3}).holds is False
 
 
 def test_a_model_in_float64_differs_by_its_rounding_alone():
     from headwise.models.verification import logit_parity as agreement
 
     run = run_of("llama")
-    own = session.tensors_of(run._session.plain("sdpa"))["logits"]
-    rounding = furthest(agreement._in_float64(run._session)["logits"], own.double(), None)
+    own = forward_pass.output_tensors(run._forward_pass.run_unmodified("sdpa"))["logits"]
+    rounding = max_difference(agreement._in_float64(run._forward_pass)["logits"], own.double(), None)
     assert 0 < rounding < 1e-3 * float(own.abs().max())
 
 
@@ -250,17 +250,17 @@ def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
     from headwise.models.verification import logit_parity as agreement
 
     run = run_of("llama")
-    plain = session.Session.plain
+    plain = forward_pass.ForwardPass.run_unmodified
 
     def spoiled(self, implementation):
         out = plain(self, implementation)
         out["logits"][0, 3] = torch.nan
         return out
 
-    monkeypatch.setattr(session.Session, "plain", spoiled)
-    found = agreement.agreement(run._session, run.outputs)
+    monkeypatch.setattr(forward_pass.ForwardPass, "run_unmodified", spoiled)
+    found = agreement.logit_parity(run._forward_pass, run.outputs)
     assert found.holds is None
     assert "logits of the model as it was loaded holds NaN where a run gives numbers" in found.sentence
     wrong = run.outputs["logits"].clone()
     wrong[1, 2] = torch.nan
-    assert agreement.agreement(run._session, {"logits": wrong}).holds is False
+    assert agreement.logit_parity(run._forward_pass, {"logits": wrong}).holds is False

@@ -38,8 +38,8 @@ def test_a_small_memory_gives_the_same_numbers():
 
 def test_what_was_dropped_is_made_again_in_one_pass_for_all(monkeypatch):
     run = hw.open_model(build("llama")).run(given(FAMILIES["llama"]), memory=0)
-    again, passes = type(run._session).again, []
-    monkeypatch.setattr(type(run._session), "again", lambda self, *a, **k: (passes.append(1), again(self, *a, **k))[1])
+    again, passes = type(run._forward_pass).rerun, []
+    monkeypatch.setattr(type(run._forward_pass), "rerun", lambda self, *a, **k: (passes.append(1), again(self, *a, **k))[1])
     _ = run.writes
     assert len(passes) == 1
 

@@ -5,7 +5,7 @@ import torch
 from accelerate import cpu_offload, disk_offload, dispatch_model
 
 import headwise as hw
-from headwise.models.capture.layout import held
+from headwise.models.capture.layout import resident_weight
 from tests.models.tiny import build, ids
 
 
@@ -44,4 +44,4 @@ def test_a_weight_is_found_where_it_is_kept(tmp_path):
     to_disk(hf, tmp_path)
     module = hf.model.layers[1].self_attn.o_proj
     assert module.weight.is_meta
-    assert torch.equal(held(module, "weight"), right)
+    assert torch.equal(resident_weight(module, "weight"), right)

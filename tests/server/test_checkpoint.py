@@ -34,7 +34,7 @@ def test_what_is_saved_says_what_the_page_showed(own, checkpoints, tmp_path):
     assert told["changed"] == ["model.layers.0.self_attn.o_proj.weight", "model.layers.1.self_attn.o_proj.weight"]
     before, after = load_file(checkpoints["llama"] / "model.safetensors"), load_file(folder / "model.safetensors")
     assert [name for name in before if not torch.equal(before[name], after[name])] == sorted(told["changed"]) and told["of_tensors"] == len(before)
-    ids = own.desk.keep.runs[id].run.session.given["input_ids"]
+    ids = own.desk.keep.runs[id].run.forward_pass.inputs["input_ids"]
     with torch.no_grad():
         shares = AutoModelForCausalLM.from_pretrained(folder)(ids).logits[0, -1].double().softmax(-1)
     for one in shown["top"]:

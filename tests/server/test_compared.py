@@ -21,7 +21,7 @@ def test_what_changed_is_found(two, text):
     from headwise.analysis.checkpoints.compare import compare
 
     assert two.get("/api/state").json()["compare"] == {"base": "llama", "tuned": "tuned"}
-    asked = {"session": two.session, "kind": "compare", "base": "llama", "tuned": "tuned"} | ({} if text is None else {"text": text})
+    asked = {"session": two.forward_pass, "kind": "compare", "base": "llama", "tuned": "tuned"} | ({} if text is None else {"text": text})
     told = two.finished(two.post("/api/jobs", **asked).json()["id"])
     assert told["state"] == "done", told["error"]
     part = told["result"]["parts"]["self"]

@@ -26,7 +26,7 @@ def by_hand(model, run, layer, head, scale, width=10):
     block = slice(head * width, (head + 1) * width)
     hf.model.layers[layer].self_attn.o_proj.weight.data[:, block] *= scale
     with torch.no_grad():
-        return hf(**run.session.given).logits[0, -1].softmax(-1)
+        return hf(**run.forward_pass.inputs).logits[0, -1].softmax(-1)
 
 
 def every(model, run, scale):
@@ -36,7 +36,7 @@ def every(model, run, scale):
     hf = copy.deepcopy(model.hf).double()
     hf.model.layers[1].self_attn.o_proj.weight.data[:, 20:30] *= scale
     with torch.no_grad():
-        return hf(**run.session.given).logits[0].softmax(-1)
+        return hf(**run.forward_pass.inputs).logits[0].softmax(-1)
 
 
 def test_an_edit_does_what_scaling_its_block_of_w_o_does_and_undo_takes_it_back_exactly(page, opened):

@@ -134,7 +134,7 @@ def test_the_proof_is_the_run_s_with_that_of_every_layer(page):
 def test_heads_that_are_tied_fail_their_move(page, opened):
     id = page.read(text="the cat sat")["id"]
     run = page.desk.keep.runs[id].run
-    kept = run.kept(1)
+    kept = run.stored_call(1)
     kept.query[:, 1] = kept.query[:, 0]
     told = page.get(f"/api/runs/{id}/proof").json()
     assert [one["state"] for layer in told["layers"]["self"] for one in layer if one["name"] == "slices"] == ["holds", "fails", "holds"]
@@ -146,7 +146,7 @@ def test_a_row_is_certified(page, run):
     told = page.get(f"/api/runs/{id}/certificate/1/3/7").json()
     assert told["keys"] == 11 and told["query"] == 7 and 0 < told["weights"]["error"] < 1e-6 and told["weights"]["enclosed_within"] < 1e-15
     assert told["sum"]["low"] <= 1 <= told["sum"]["high"] + 1e-12
-    kept = run.kept(1)
+    kept = run.stored_call(1)
     right = (kept.query[0, 3, 7].double() @ kept.key[0, 1, :8].double().T * kept.call.scale).softmax(-1)
     off = (run.weights(1, 3)[7, :8] - right).abs()
     assert float(off.max()) <= told["weights"]["error"] + 1e-15

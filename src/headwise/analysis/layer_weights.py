@@ -15,5 +15,5 @@ def layer_weights(run: "Run", layer: int, part: str | None = None) -> Float[Tens
     Args:
         layer: the attention call, counted within the part.
     """
-    call = run.kept(layer, part)
+    call = run.stored_call(layer, part)
     return weights(call.query, call.key, call.lse, call.call, slice(0, call.query.shape[2]), slice(0, call.key.shape[2])).cpu()

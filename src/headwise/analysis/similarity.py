@@ -18,7 +18,7 @@ from headwise.analysis.ablation.eval_text import Opener, Passage, check_texts
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Tensor
 from headwise.errors import ArgumentError
-from headwise.models.capture.layout import blocks_of
+from headwise.models.capture.layout import w_o_by_head
 
 if TYPE_CHECKING:
     import xarray
@@ -112,14 +112,14 @@ def _patterns(passage: Passage, generator: torch.Generator) -> Float[Tensor, "N 
 
     def listen(heard: Any) -> None:
         nonlocal rows
-        asked, lse = heard.asked, heard.attended.lse
+        asked, lse = heard.request, heard.attended.lse
         length = asked.query.shape[2]
         if rows is None:
             rows = torch.randperm(length, generator=generator)[:ROWS].sort().values
         every = weights(asked.query[:1], asked.key[:1], lse[:1], asked.call, slice(0, length), slice(0, asked.key.shape[2]))[0, :, rows].double()
         found.append(torch.cat([every, (1 - every.sum(-1, keepdim=True)).clamp(min=0)], -1))
 
-    passage.again.session.again(listen, [place.index for place in passage.places])
+    passage.again.session.rerun(listen, [place.index for place in passage.places])
     return torch.cat(found).cpu()
 
 
@@ -146,7 +146,7 @@ class _Writes:
         reads = [passage.again.tape.reads[place.index].double().flatten(0, 1) for place in passage.places]
         moments = [torch.einsum("nhe,nhf->hef", read, read) for read in reads]
         modules = [session.module(session.layout.sites[place.index].output.module) for place in passage.places]
-        self.blocks = [blocks_of(module, place.heads).double() for module, place in zip(modules, passage.places, strict=True)]
+        self.blocks = [w_o_by_head(module, place.heads).double() for module, place in zip(modules, passage.places, strict=True)]
         self.moments = [old + new for old, new in zip(self.moments, moments, strict=True)] if self.moments else moments
 
     def result(self) -> Float[Tensor, "N N"]:

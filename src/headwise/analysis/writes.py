@@ -16,9 +16,9 @@ from torch import einsum
 from headwise.analysis.ablation.eval_text import Opener, Passage
 from headwise.axes import Float, Tensor
 from headwise.errors import ModelError, WritesRefused
-from headwise.models.capture.layout import bias_of, blocks_of
+from headwise.models.capture.layout import w_o_bias, w_o_by_head
 from headwise.models.capture.places import Place
-from headwise.models.capture.recorder import Heard
+from headwise.models.capture.recorder import AttentionRecord
 
 if TYPE_CHECKING:
     import xarray
@@ -88,21 +88,21 @@ def written_by_layer(passage: Passage) -> list[Written]:
     Raises:
         ModelError: it does not add up to that.
     """
-    given: dict[int, Heard] = {}
-    passage.again.session.again(lambda heard: given.__setitem__(heard.index, heard), [place.index for place in passage.places])
+    given: dict[int, AttentionRecord] = {}
+    passage.again.session.rerun(lambda heard: given.__setitem__(heard.index, heard), [place.index for place in passage.places])
     return [_written(passage, place, given[place.index]) for place in passage.places]
 
 
-def _written(passage: Passage, place: Place, heard: Heard) -> Written:
+def _written(passage: Passage, place: Place, heard: AttentionRecord) -> Written:
     session, tape = passage.again.session, passage.again.tape
     module = session.module(session.layout.sites[place.index].output.module)
     read = tape.reads[place.index].float()
-    blocks = blocks_of(module, place.heads).float()
+    blocks = w_o_by_head(module, place.heads).float()
     found = einsum("bthe,hem->bthm", read, blocks)
     total = found.sum(2)
-    bias = bias_of(module)
+    bias = w_o_bias(module)
     out = total if bias is None else total + bias.float()
-    check_sum(place, out, heard.written, found)
+    check_sum(place, out, heard.w_o_output, found)
     step = tape.steps[tape.starts[place.index][0]] if tape.steps else None
     stream = step.given.float() if step is not None and step.given is not None and step.given.shape == out.shape else None
     return Written(found, total, out, stream, blocks, read)
@@ -176,16 +176,16 @@ def norm_weighted(passage: Passage, place: Place) -> Float[Tensor, "B H T S"]:
     output = session.layout.sites[place.index].output
     if output is None or not output.exact:
         raise WritesRefused(f"values of {place.module} must reach W_O as they are, got something in between (a gate?). Its weights cannot be weighted so.")
-    given: dict[int, Heard] = {}
-    session.again(lambda heard: given.__setitem__(heard.index, heard), [place.index])
-    return lengths(given[place.index], blocks_of(session.module(output.module), place.heads))
+    given: dict[int, AttentionRecord] = {}
+    session.rerun(lambda heard: given.__setitem__(heard.index, heard), [place.index])
+    return lengths(given[place.index], w_o_by_head(session.module(output.module), place.heads))
 
 
-def lengths(heard: Heard, blocks: Float[Tensor, "H E M"]) -> Float[Tensor, "B H T S"]:
+def lengths(heard: AttentionRecord, blocks: Float[Tensor, "H E M"]) -> Float[Tensor, "B H T S"]:
     """The same from a call that was heard and its blocks of W_O."""
     from headwise.attention.weights import weights
 
-    asked = heard.asked
+    asked = heard.request
     group = blocks.shape[0] // asked.value.shape[1]
     carried = einsum("bhse,hem->bhsm", asked.value.float().repeat_interleave(group, 1), blocks.float())
     every = weights(asked.query, asked.key, heard.attended.lse, asked.call, slice(0, asked.query.shape[2]), slice(0, asked.key.shape[2]))

@@ -76,12 +76,12 @@ def look(
 
 def _run(model: str, text: str, audio: Path | None) -> "Run":
     with waiting("starting transformers"):
-        from headwise.models.loading.audio import beside, read_wav
+        from headwise.models.loading.audio import audio_with_text, read_wav
         from headwise.models.loading.open_model import open_model
     sound = None if audio is None else read_wav(audio)
     opened = open_model(model)  # shows its own progress, where it has to convert or to load much
     with waiting(f"running {model}"):
-        return opened.run(text if sound is None else beside(opened.hf, opened.tokenizer, sound, text))
+        return opened.run(text if sound is None else audio_with_text(opened.hf, opened.tokenizer, sound, text))
 
 
 def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -> Iterator[RenderableType]:

@@ -7,9 +7,9 @@ from typing import ClassVar
 from headwise.axes import Tensor
 from headwise.interventions.head_parameters import Anatomy
 from headwise.models.capture.places import Place
-from headwise.models.hooks.call_hooks import CallChange
-from headwise.models.hooks.z_hooks import Change
-from headwise.models.parameters.head_blocks import Block
+from headwise.models.hooks.call_hooks import CallHook
+from headwise.models.hooks.z_hooks import ZHook
+from headwise.models.parameters.head_blocks import HeadBlock
 
 Claim = tuple[int, int, str]  # index of a call, head, and what of it an edit lays hands on
 
@@ -31,8 +31,8 @@ class AtRun:
         calls: by index of the call: what attention is asked to compute.
     """
 
-    words: Mapping[int, Change] = field(default_factory=dict)
-    calls: Mapping[int, CallChange] = field(default_factory=dict)
+    words: Mapping[int, ZHook] = field(default_factory=dict)
+    calls: Mapping[int, CallHook] = field(default_factory=dict)
 
 
 class Edit:
@@ -91,7 +91,7 @@ class Kind:
     numbers: str
 
 
-def shared(anatomy: Anatomy, place: Place, blocks: Iterable[Block]) -> str | None:
+def shared(anatomy: Anatomy, place: Place, blocks: Iterable[HeadBlock]) -> str | None:
     """Why the weights of this call cannot be changed alone, or None."""
     for parameter in dict.fromkeys(block.parameter for block in blocks):
         others = anatomy.others(place, parameter)

@@ -11,7 +11,7 @@ from headwise.errors import WritesRefused
 from headwise.interventions.edits.prune import Prune
 from headwise.models.capture.places import Place
 from headwise.models.loading.inputs import encode
-from headwise.models.loading.sample_input import sample
+from headwise.models.loading.sample_input import sample_input
 from headwise.models.model import Model
 from headwise.models.run import Run
 
@@ -54,7 +54,7 @@ def effect(edited: "EditedModel", what: Any = None) -> Effect:
         what: as `Model.run` takes it; a few tokens when None.
     """
     base = edited.base
-    given = dict(encode(base.hf, base.tokenizer, sample(base.hf) if what is None else what).given)
+    given = dict(encode(base.hf, base.tokenizer, sample_input(base.hf) if what is None else what).kwargs)
     one, two = base.run(given, statistics=()), edited.run(given, statistics=())
     name = "logits" if "logits" in one.outputs else next(name for name, x in one.outputs.items() if x.is_floating_point())
     before, after = one.outputs[name].double(), two.outputs[name].double()

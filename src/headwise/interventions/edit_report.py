@@ -12,13 +12,13 @@ from headwise.errors import HeadwiseError
 from headwise.interventions.edit import Edit
 from headwise.interventions.edited import Plan, built, planned
 from headwise.interventions.edits.prune import Prune
-from headwise.models.capture.layout import Layout, blocks_of
+from headwise.models.capture.forward_pass import discover_layout, output_tensors, run_recorded
+from headwise.models.capture.layout import Layout, w_o_by_head
 from headwise.models.capture.places import Place
-from headwise.models.capture.recorder import Heard, LayoutChanged, Wish
-from headwise.models.capture.session import passed, surveyed, tensors_of
+from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, LayoutChanged
 from headwise.models.loading.inputs import encode
-from headwise.models.loading.sample_input import sample
-from headwise.models.verification.logit_parity import furthest
+from headwise.models.loading.sample_input import sample_input
+from headwise.models.verification.logit_parity import max_difference
 from headwise.verdict import Verdict, Worst
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def report(edited: "EditedModel", what: Any) -> Report:
     - Original: no parameter of it was written to.
     """
     base = edited.base
-    given = encode(base.hf, base.tokenizer, sample(base.hf) if what is None else what).given
+    given = encode(base.hf, base.tokenizer, sample_input(base.hf) if what is None else what).kwargs
     with torch.no_grad():
         after = _outputs(edited.hf, edited.anatomy.layout, given)
         return Report((_others(edited, given), _both_ways(edited, given, after), _numbers(edited, given, after), _original(edited)))
@@ -61,11 +61,11 @@ def report(edited: "EditedModel", what: Any) -> Report:
 
 def _outputs(hf: nn.Module, layout: Layout, given: Mapping[str, Any]) -> dict[str, Tensor]:
     """What a model gives, through our attention function."""
-    wish = Wish((), lambda heard: None)
+    wish = CaptureSpec((), lambda heard: None)
     try:
-        return tensors_of(passed(hf, given, layout, wish))
+        return output_tensors(run_recorded(hf, given, layout, wish))
     except LayoutChanged:  # this input takes another way through the model
-        return tensors_of(surveyed(hf, given, wish)[0])
+        return output_tensors(discover_layout(hf, given, wish)[0])
 
 
 def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
@@ -79,12 +79,12 @@ def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
         except HeadwiseError as error:
             return Verdict("others", f"what other heads write could not be compared in layer {places[index].layer}: {error}", None)
         output = edited.anatomy.layout.sites[index].output
-        if output is None or before.read is None or after.read is None:
+        if output is None or before.z is None or after.z is None:
             return Verdict("others", f"what other heads write could not be compared in {places[index].module}: its heads cannot be told apart before W_O", None)
         gone = _gone(edited, index)
         for head in sorted(spared):
-            mine = _write(edited.base.hf, output.module, before.read, head)
-            now = _write(edited.hf, output.module, after.read, head - sum(other < head for other in gone))
+            mine = _write(edited.base.hf, output.module, before.z, head)
+            now = _write(edited.hf, output.module, after.z, head - sum(other < head for other in gone))
             size = float(mine.abs().max())
             allowed = torch.finfo(mine.dtype).eps * ROUNDINGS * size if gone else 0.0
             worst.see(_apart(mine, now), allowed, f"{places[index].part} layer {places[index].layer} head {head}")
@@ -106,7 +106,7 @@ def _both_ways(edited: "EditedModel", given: Mapping[str, Any], one: Mapping[str
     for name, x in one.items():
         if x.is_floating_point() and name in two and x.shape == two[name].shape:
             size = float(x.double().nan_to_num().abs().max()) if x.numel() else 0.0
-            worst.see(furthest(x, two[name], None), size * max(CLOSE, ROUNDINGS * torch.finfo(x.dtype).eps), name)
+            worst.see(max_difference(x, two[name], None), size * max(CLOSE, ROUNDINGS * torch.finfo(x.dtype).eps), name)
     return worst.verdict("it returns no numbers")
 
 
@@ -157,15 +157,15 @@ def _gone(edited: "EditedModel", index: int) -> set[int]:
     return {head for one in edited.plan.weights if isinstance(one, Prune) for call, head, _ in one.claims(edited.anatomy) if call == index}
 
 
-def _heard(hf: nn.Module, layout: Layout, given: Mapping[str, Any], index: int) -> Heard:
+def _heard(hf: nn.Module, layout: Layout, given: Mapping[str, Any], index: int) -> AttentionRecord:
     """One call of a pass, which ends there."""
-    found: list[Heard] = []
-    passed(hf, given, layout, Wish((), found.append, {index}))
+    found: list[AttentionRecord] = []
+    run_recorded(hf, given, layout, CaptureSpec((), found.append, {index}))
     return found[0]
 
 
 def _write(hf: nn.Module, module: str, read: Float[Tensor, "B T H E"], head: int) -> Float[Tensor, "B T M"]:
-    return einsum("bte,em->btm", read[:, :, head], blocks_of(hf.get_submodule(module), read.shape[2])[head].to(read))
+    return einsum("bte,em->btm", read[:, :, head], w_o_by_head(hf.get_submodule(module), read.shape[2])[head].to(read))
 
 
 def _apart(x: Tensor, y: Tensor) -> float:

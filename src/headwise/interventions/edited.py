@@ -16,9 +16,9 @@ from headwise.interventions.edit import AtRun, Claim, Edit, Rewritten
 from headwise.interventions.edits.prune import Prune
 from headwise.interventions.head_parameters import Anatomy
 from headwise.interventions.prune_plan import Shrinking, shrinking
-from headwise.models.hooks.call_hooks import CallChange, set_calls_changed
-from headwise.models.hooks.derived_model import derived
-from headwise.models.hooks.z_hooks import Change, with_words_changed
+from headwise.models.hooks.call_hooks import CallHook, hook_calls
+from headwise.models.hooks.derived_model import derive_model
+from headwise.models.hooks.z_hooks import ZHook, with_z_hooks
 from headwise.models.model import Model
 
 if TYPE_CHECKING:
@@ -153,22 +153,22 @@ def built(anatomy: Anatomy, plan: Plan) -> nn.Module:
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
             raise ArgumentError(f"edits must leave numbers in {name}, got infinity or NaN in {tensor.dtype}. Choose smaller factors.")
-    other: Any = derived(hf, tensors)
+    other: Any = derive_model(hf, tensors)
     if plan.shrinking is not None:
         plan.shrinking.resize(other)
     at_run = joined(one.at_run(anatomy) for one in plan.run)
     if at_run.words:
         heads = {place.index: place.heads for place in anatomy.places}
-        other = with_words_changed(other, anatomy.layout, heads, at_run.words)
+        other = with_z_hooks(other, anatomy.layout, heads, at_run.words)
     if at_run.calls:
-        set_calls_changed(other, {anatomy.layout.sites[index].module: change for index, change in at_run.calls.items()})
+        hook_calls(other, {anatomy.layout.sites[index].module: change for index, change in at_run.calls.items()})
     return other
 
 
 def joined(edits: Iterable[AtRun]) -> AtRun:
     """Several edits, each as `AtRun`, as one: where two change the same call, one after the other."""
-    words: dict[int, Change] = {}
-    calls: dict[int, CallChange] = {}
+    words: dict[int, ZHook] = {}
+    calls: dict[int, CallHook] = {}
     for one in edits:
         for index, change in one.words.items():
             words[index] = change if index not in words else _after(words[index], change)

@@ -7,12 +7,12 @@ from typing import Any
 from torch import nn
 
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.capture.layout import Layout, Site
+from headwise.models.capture.layout import AttentionSite, Layout
 from headwise.models.capture.places import Place
-from headwise.models.loading.sample_input import sample
+from headwise.models.loading.sample_input import sample_input
 from headwise.models.model import Model
-from headwise.models.parameters.head_blocks import Block, output_block
-from headwise.models.parameters.qkv_locator import Projections, Side, projections
+from headwise.models.parameters.head_blocks import HeadBlock, output_block
+from headwise.models.parameters.qkv_locator import ProjectedHeads, QKVProjections, locate_qkv
 
 
 class Anatomy:
@@ -28,11 +28,11 @@ class Anatomy:
     """
 
     def __init__(self, model: Model, inputs: Any = None) -> None:
-        run = model.run(sample(model.hf) if inputs is None else inputs, statistics=(), memory=0)
+        run = model.run(sample_input(model.hf) if inputs is None else inputs, statistics=(), memory=0)
         self.hf: nn.Module = model.hf
-        self.places: tuple[Place, ...] = run._facts.places
-        self.layout: Layout = run._facts.layout
-        self.given: Mapping[str, Any] = run._session.given  # pyright: ignore[reportOptionalMemberAccess]
+        self.places: tuple[Place, ...] = run._metadata.places
+        self.layout: Layout = run._metadata.layout
+        self.given: Mapping[str, Any] = run._forward_pass.inputs  # pyright: ignore[reportOptionalMemberAccess]
 
     @cached_property
     def parts(self) -> dict[str, list[Place]]:
@@ -42,8 +42,8 @@ class Anatomy:
         return found
 
     @cached_property
-    def projections(self) -> dict[int, Projections]:
-        return projections(self.hf, self.given, self.layout)
+    def projections(self) -> dict[int, QKVProjections]:
+        return locate_qkv(self.hf, self.given, self.layout)
 
     def place(self, layer: int, head: int | None = None, part: str | None = None) -> Place:
         """The call of a layer.
@@ -61,10 +61,10 @@ class Anatomy:
             _check("head", head, places[layer].heads, f"layer {layer}")
         return places[layer]
 
-    def site(self, place: Place) -> Site:
+    def site(self, place: Place) -> AttentionSite:
         return self.layout.sites[place.index]
 
-    def output(self, place: Place, head: int) -> Block:
+    def output(self, place: Place, head: int) -> HeadBlock:
         """The head's part of W_O.
 
         Raises:
@@ -72,13 +72,13 @@ class Anatomy:
         """
         return output_block(self.hf, self.site(place), place.heads, head)
 
-    def side(self, place: Place, name: str) -> Side:
+    def side(self, place: Place, name: str) -> ProjectedHeads:
         """The rows of a call's "query", "key" or "value".
 
         Raises:
             ModelError: they cannot be told apart by head; the message says why.
         """
-        side: Side = getattr(self.projections[place.index], name)
+        side: ProjectedHeads = getattr(self.projections[place.index], name)
         if side.refusal is not None:
             raise ModelError(f"the rows of each head's {name} must be told apart in {place.module}, got none: {side.refusal}.")
         return side

@@ -15,7 +15,7 @@ from headwise.interventions.edits.prune import Prune
 from headwise.interventions.head_parameters import Anatomy
 from headwise.models.capture.places import Place
 from headwise.models.loading.model_info import text_config
-from headwise.models.parameters.head_blocks import Block
+from headwise.models.parameters.head_blocks import HeadBlock
 
 FIX = "Use Ablate, which does the same without shrinking."
 ATOMS = (bool, int, float, str)
@@ -32,7 +32,7 @@ class Shrinking:
         only: the module that is to be resized, where one layer alone shrinks; all of them when None.
     """
 
-    removed: Mapping[str, Block]
+    removed: Mapping[str, HeadBlock]
     settings: Mapping[str, tuple[int | None, int]]
     example: Any
     only: str | None = None
@@ -70,12 +70,12 @@ def shrinking(anatomy: Anatomy, prunes: Sequence[Prune]) -> Shrinking:
         _check_groups(place, gone[place.index])
     counts = {place.index: len(gone[place.index]) for place in places}
     _check_counts(places, counts)
-    removed: dict[str, Block] = {}
+    removed: dict[str, HeadBlock] = {}
     for place in places:
         for block in _blocks(anatomy, place, gone[place.index]):
             _check_alone(anatomy, place, block)
             held = removed.get(block.parameter)
-            removed[block.parameter] = block if held is None else Block(block.parameter, block.axis, (*held.indices, *block.indices))
+            removed[block.parameter] = block if held is None else HeadBlock(block.parameter, block.axis, (*held.indices, *block.indices))
     return _fitting(anatomy, removed, places[0], counts[places[0].index])
 
 
@@ -103,7 +103,7 @@ def _check_counts(places: Sequence[Place], counts: Mapping[int, int]) -> None:
         )
 
 
-def _blocks(anatomy: Anatomy, place: Place, gone: set[int]) -> list[Block]:
+def _blocks(anatomy: Anatomy, place: Place, gone: set[int]) -> list[HeadBlock]:
     found = [anatomy.output(place, head) for head in sorted(gone)]
     size = place.heads // place.key_heads
     for name, heads in (("query", sorted(gone)), ("key", sorted({head // size for head in gone})), ("value", sorted({head // size for head in gone}))):
@@ -116,13 +116,13 @@ def _blocks(anatomy: Anatomy, place: Place, gone: set[int]) -> list[Block]:
     return found
 
 
-def _check_alone(anatomy: Anatomy, place: Place, block: Block) -> None:
+def _check_alone(anatomy: Anatomy, place: Place, block: HeadBlock) -> None:
     others = anatomy.others(place, block.parameter)
     if others:
         raise ModelError(f"a layer must have its own weights to be pruned, got {block.parameter}, which layer {others[0].layer} uses too. {FIX}")
 
 
-def _fitting(anatomy: Anatomy, removed: Mapping[str, Block], place: Place, count: int) -> Shrinking:
+def _fitting(anatomy: Anatomy, removed: Mapping[str, HeadBlock], place: Place, count: int) -> Shrinking:
     """The configuration with fewer heads, if the family builds from it exactly the shapes that are left."""
     hf = anatomy.hf
     if not isinstance(hf, PreTrainedModel):

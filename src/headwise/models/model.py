@@ -13,19 +13,19 @@ from headwise.axes import Bool, Int, Tensor
 from headwise.catalog import late
 from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.capture.activation_store import Store, bytes_of
+from headwise.models.capture.activation_store import ActivationStore, parse_bytes
+from headwise.models.capture.forward_pass import ForwardPass, discover_layout, explain_errors, output_tensors, run_recorded
 from headwise.models.capture.layout import Layout
-from headwise.models.capture.layout_discovery import listed
+from headwise.models.capture.layout_discovery import name_list
 from headwise.models.capture.places import Place, places
-from headwise.models.capture.recorder import LayoutChanged, Wish
-from headwise.models.capture.session import Session, explained, passed, surveyed, tensors_of
-from headwise.models.capture.statistics_collector import Collector
-from headwise.models.generation.decode_merge import CannotJoin
-from headwise.models.generation.generation_request import check_generates, disagreement, full, plain_steps, planned
-from headwise.models.generation.greedy_generation import Generation, Plan, Steps
-from headwise.models.loading.inputs import Inputs, encode
+from headwise.models.capture.recorder import CaptureSpec, LayoutChanged
+from headwise.models.capture.statistics_collector import StatisticsCollector
+from headwise.models.generation.decode_merge import CannotMerge
+from headwise.models.generation.generation_request import cache_disagreement, check_generates, full_inputs, generate_unmodified, plan_generation
+from headwise.models.generation.greedy_generation import DecodeSteps, GenerationPass, GenerationPlan
+from headwise.models.loading.inputs import ModelInputs, encode
 from headwise.models.run import Run
-from headwise.models.runs.run_metadata import Facts
+from headwise.models.runs.run_metadata import RunMetadata
 from headwise.storage.source_files import Origin
 
 if TYPE_CHECKING:
@@ -75,17 +75,17 @@ class Model:
             ModelError: a text and no tokenizer, or the model cannot take the input.
         """
         names = statistic_names(statistics)
-        budget = bytes_of(memory)
+        budget = parse_bytes(memory)
         inputs = encode(self.hf, self.tokenizer, what)
         segments = _segments(self.hf, segments, names, inputs)
-        draws = torch.random.get_rng_state()
+        rng_state = torch.random.get_rng_state()
         outputs, layout, collector = self._observe(inputs, names, segments, budget)
-        drawn = None if torch.equal(draws, torch.random.get_rng_state()) else draws
-        facts = self._facts(inputs, layout, collector)
-        returned = tensors_of(outputs)
+        drawn = None if torch.equal(rng_state, torch.random.get_rng_state()) else rng_state
+        metadata = self._metadata(inputs, layout, collector)
+        returned = output_tensors(outputs)
         room = budget - collector.store.bytes
         fits = sum(x.numel() * x.element_size() for x in returned.values()) <= room
-        return self._signed(Run(facts, collector.store, Session(self.hf, inputs.given, layout, drawn), returned if fits else None))
+        return self._signed(Run(metadata, collector.store, ForwardPass(self.hf, inputs.kwargs, layout, drawn), returned if fits else None))
 
     def generate(
         self, what: Text | Tensor | Mapping[str, Any], max_new_tokens: int, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB"
@@ -107,35 +107,35 @@ class Model:
             ArgumentError: not a number of tokens, or more than the model has positions for.
         """
         check_generates(self.hf, max_new_tokens)
-        names, budget = statistic_names(statistics), bytes_of(memory)
+        names, budget = statistic_names(statistics), parse_bytes(memory)
         if "segment" in names:
             raise ArgumentError("statistics of a generation must need no labels, got 'segment', which labels every token. Use run on the whole text.")
         inputs = encode(self.hf, self.tokenizer, what)
-        plan, config = planned(self.hf, inputs.given, max_new_tokens)
-        steps = Steps(self.hf)
+        plan, config = plan_generation(self.hf, inputs.kwargs, max_new_tokens)
+        steps = DecodeSteps(self.hf)
         try:
-            ids = explained(self.hf, lambda: steps.run(plan, config))
-        except CannotJoin as why:
-            return self._in_one(inputs, plan, explained(self.hf, lambda: plain_steps(self.hf, plan, config)), names, budget, str(why))
-        given, real = full(self.hf, inputs.given, plan, ids)
-        collector = Collector(Store(budget))
+            ids = explain_errors(self.hf, lambda: steps.run(plan, config))
+        except CannotMerge as why:
+            return self._in_one(inputs, plan, explain_errors(self.hf, lambda: generate_unmodified(self.hf, plan, config)), names, budget, str(why))
+        kwargs, real = full_inputs(self.hf, inputs.kwargs, plan, ids)
+        collector = StatisticsCollector(ActivationStore(budget))
         plan = replace(plan, forced=ids, stop=ids.shape[1])
         try:
-            steps.tell(collector, real, None, names)
-        except CannotJoin as why:
+            steps.emit(collector, real, None, names)
+        except CannotMerge as why:
             return self._in_one(inputs, plan, ids, names, budget, str(why))
-        layout = steps.joining.layout(tuple(dict.fromkeys(note for one in steps.layouts.values() for note in one.notes)))
-        session = Generation(self.hf, given, layout, None, plan, config, real, steps.layouts)
+        layout = steps.merge.layout(tuple(dict.fromkeys(note for one in steps.layouts.values() for note in one.notes)))
+        forward_pass = GenerationPass(self.hf, kwargs, layout, None, plan, config, real, steps.layouts)
         fits = sum(x.numel() * x.element_size() for x in steps.outputs.values()) <= budget - collector.store.bytes
-        facts = self._facts(encode(self.hf, self.tokenizer, given), layout, collector)
-        return self._signed(Run(facts, collector.store, session, steps.outputs if fits else None))
+        metadata = self._metadata(encode(self.hf, self.tokenizer, kwargs), layout, collector)
+        return self._signed(Run(metadata, collector.store, forward_pass, steps.outputs if fits else None))
 
-    def _in_one(self, inputs: Inputs, plan: Plan, ids: Tensor, names: tuple[str, ...], budget: int, why: str) -> Run:
+    def _in_one(self, inputs: ModelInputs, plan: GenerationPlan, ids: Tensor, names: tuple[str, ...], budget: int, why: str) -> Run:
         """A run over text and new tokens in one pass, where the steps are not rows of one attention."""
-        given, _ = full(self.hf, inputs.given, plan, ids)
-        run = self.run(given, names, budget).noted(f"the numbers are those of one pass over the whole text, as steps could not be joined: {why}")
-        note = disagreement(given, run.outputs.get("logits"), plan.start)
-        return run if note is None else run.noted(note)
+        kwargs, _ = full_inputs(self.hf, inputs.kwargs, plan, ids)
+        run = self.run(kwargs, names, budget).with_note(f"the numbers are those of one pass over the whole text, as steps could not be joined: {why}")
+        note = cache_disagreement(kwargs, run.outputs.get("logits"), plan.start)
+        return run if note is None else run.with_note(note)
 
     @renamed_parameters(at="mode")
     def edit(self, edits: "Edit | Sequence[Edit]", mode: str | None = None, inputs: Any = None) -> "EditedModel":
@@ -168,34 +168,34 @@ class Model:
         run.model = self
         return run
 
-    def _observe(self, inputs: Inputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, Collector]:
+    def _observe(self, inputs: ModelInputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, StatisticsCollector]:
         """The first pass: with the layout of an earlier input of this kind, or else with a survey."""
-        kind = (tuple(sorted(inputs.given)), _structure(self.hf))
+        kind = (tuple(sorted(inputs.kwargs)), _structure(self.hf))
         with self._lock:
             layout = self._layouts.get(kind)
         if layout is not None:
-            collector = Collector(Store(budget))
+            collector = StatisticsCollector(ActivationStore(budget))
             try:
-                outputs = passed(self.hf, inputs.given, layout, Wish(names, collector, segments=segments))
+                outputs = run_recorded(self.hf, inputs.kwargs, layout, CaptureSpec(names, collector, segments=segments))
                 return outputs, layout, collector
             except LayoutChanged:
                 pass  # this input takes another way through the model: survey it as well
-        collector = Collector(Store(budget))
-        outputs, layout = surveyed(self.hf, inputs.given, Wish(names, collector, segments=segments))
+        collector = StatisticsCollector(ActivationStore(budget))
+        outputs, layout = discover_layout(self.hf, inputs.kwargs, CaptureSpec(names, collector, segments=segments))
         with self._lock:
             self._layouts[kind] = layout
         return outputs, layout, collector
 
-    def _facts(self, inputs: Inputs, layout: Layout, collector: Collector) -> Facts:
+    def _metadata(self, inputs: ModelInputs, layout: Layout, collector: StatisticsCollector) -> RunMetadata:
         numbers = collector.numbers
         found = tuple(places(self.hf, layout.sites, [numbers[site.index].shape for site in layout.sites]))
         told = _gathered([(place.module, note) for place in found for note in numbers[place.index].notes])
         notes = list(dict.fromkeys((*inputs.notes, *layout.notes, *told)))
         if self.note:
             notes.insert(0, self.note)
-        return Facts(found, layout, numbers, inputs.tokens, inputs.decoder_tokens, self._padding(inputs, found, collector), tuple(notes))
+        return RunMetadata(found, layout, numbers, inputs.tokens, inputs.decoder_tokens, self._padding(inputs, found, collector), tuple(notes))
 
-    def _padding(self, inputs: Inputs, found: Sequence[Place], collector: Collector) -> dict[str, Bool[Tensor, "B T"] | None]:
+    def _padding(self, inputs: ModelInputs, found: Sequence[Place], collector: StatisticsCollector) -> dict[str, Bool[Tensor, "B T"] | None]:
         """Which queries are padding, by part: from the masks where queries and keys are the same tokens, else from the same tower or the input."""
         padding: dict[str, Tensor | None] = {}
         for place in found:
@@ -203,7 +203,7 @@ class Model:
             if not place.cross and real is not None and padding.get(place.part) is None:
                 padding[place.part] = ~real
             padding.setdefault(place.part, None)
-        mask = inputs.given.get("attention_mask")
+        mask = inputs.kwargs.get("attention_mask")
         for place in found:
             if padding[place.part] is not None:
                 continue
@@ -221,7 +221,7 @@ def _gathered(notes: Sequence[tuple[str, str]]) -> list[str]:
     modules: dict[str, list[str]] = {}
     for module, note in notes:
         modules.setdefault(note, []).append(module)
-    return [f"{listed(list(dict.fromkeys(names)))}: {note}" for note, names in modules.items()]
+    return [f"{name_list(list(dict.fromkeys(names)))}: {note}" for note, names in modules.items()]
 
 
 def _structure(hf: nn.Module) -> int:
@@ -229,14 +229,14 @@ def _structure(hf: nn.Module) -> int:
     return hash(tuple((name, type(module)) for name, module in hf.named_modules()))
 
 
-def _segments(hf: nn.Module, segments: Tensor | None, names: tuple[str, ...], inputs: Inputs) -> Int[Tensor, "B S"] | None:
+def _segments(hf: nn.Module, segments: Tensor | None, names: tuple[str, ...], inputs: ModelInputs) -> Int[Tensor, "B S"] | None:
     if (segments is None) == ("segment" in names):
         raise ArgumentError(f"segments and the statistic 'segment' must come together, got segments={'given' if segments is not None else None}. Give both.")
     if segments is None:
         return None
     if not isinstance(segments, Tensor) or segments.is_floating_point() or segments.dtype == torch.bool:
         raise ArgumentTypeError(f"segments must be a tensor of ints, got {getattr(segments, 'dtype', type(segments).__name__)}. Number the spans from 0.")
-    ids = inputs.given.get("input_ids")
+    ids = inputs.kwargs.get("input_ids")
     if inputs.decoder_tokens is not None:
         raise ArgumentError(f"segments must label the only tokens of a model, got {type(hf).__name__} with an encoder and a decoder. Leave them out.")
     if ids is None or segments.shape != ids.shape:

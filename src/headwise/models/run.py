@@ -14,15 +14,15 @@ from headwise.attention.weights import pooled_weights
 from headwise.axes import Float, Tensor
 from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
-from headwise.models.capture.activation_store import Kept, Store, kept
+from headwise.models.capture.activation_store import ActivationStore, StoredCall, stored_call
+from headwise.models.capture.forward_pass import ForwardPass, output_tensors
 from headwise.models.capture.places import Place
-from headwise.models.capture.recorder import Heard
-from headwise.models.capture.session import Session, tensors_of
+from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.capture.slicing import one_head
-from headwise.models.runs.head_writes import measures
-from headwise.models.runs.map_tiles import area
-from headwise.models.runs.run_dataset import dataset
-from headwise.models.runs.run_metadata import Facts
+from headwise.models.runs.head_writes import write_measures
+from headwise.models.runs.map_tiles import tile_area
+from headwise.models.runs.run_dataset import part_dataset
+from headwise.models.runs.run_metadata import RunMetadata
 
 if TYPE_CHECKING:
     import xarray
@@ -38,9 +38,9 @@ class Run:
     is an error when it does not.
     """
 
-    def __init__(self, facts: Facts, store: Store | None, session: Session | None, outputs: Mapping[str, Tensor] | None) -> None:
+    def __init__(self, metadata: RunMetadata, store: ActivationStore | None, forward_pass: ForwardPass | None, outputs: Mapping[str, Tensor] | None) -> None:
         # A run from disk has neither store nor session: it overrides what asks them.
-        self._facts, self._store, self._session, self._outputs = facts, store, session, outputs
+        self._metadata, self._store, self._forward_pass, self._outputs = metadata, store, forward_pass, outputs
         self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
         self._lock, self._proving = RLock(), RLock()
         self.model: Model | None = None  # whose run it is; `Model.run` says it
@@ -48,36 +48,36 @@ class Run:
     @property
     def tokens(self) -> list[list[str]]:
         """The tokens of the input, by batch row."""
-        return [list(row) for row in self._facts.tokens]
+        return [list(row) for row in self._metadata.tokens]
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers should know."""
-        return self._facts.notes
+        return self._metadata.notes
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Where each attention call of the pass stands: its part, layer, heads, queries and keys."""
-        return self._facts.places
+        return self._metadata.places
 
     @property
-    def session(self) -> Session:
+    def forward_pass(self) -> ForwardPass:
         """The model and its input, so that the pass can be run again.
 
         Raises:
             ModelError: the run was read from disk, without its model.
         """
-        if self._session is None:
+        if self._forward_pass is None:
             raise ModelError("a run must have its model to be run again, got one read from disk. Run the model on the text.")
-        return self._session
+        return self._forward_pass
 
-    def kept(self, layer: int, part: str | None = None) -> Kept:
+    def stored_call(self, layer: int, part: str | None = None) -> StoredCall:
         """An attention call as it was: query, key, log-sum-exp of each row and the call itself; made again where it was dropped.
 
         Args:
             layer: the attention call, counted within the part.
         """
-        return self._kept(self._place(layer, 0, 0, part).index)
+        return self._stored_call(self._place(layer, 0, 0, part).index)
 
     @property
     def bytes(self) -> int:
@@ -85,9 +85,9 @@ class Run:
         stored = 0 if self._store is None else self._store.bytes
         return stored + sum(x.numel() * x.element_size() for x in (self._outputs or {}).values())
 
-    def noted(self, note: str) -> "Run":
+    def with_note(self, note: str) -> "Run":
         """The same run with one note more."""
-        other = Run(replace(self._facts, notes=(*self._facts.notes, note)), self._store, self._session, self._outputs)
+        other = Run(replace(self._metadata, notes=(*self._metadata.notes, note)), self._store, self._forward_pass, self._outputs)
         other.model = self.model
         return other
 
@@ -95,9 +95,9 @@ class Run:
     def parts(self) -> "dict[str, xarray.Dataset]":
         """The statistics of each part, in the order of the pass."""
         found: dict[str, list[Place]] = {}
-        for place in self._facts.places:
+        for place in self._metadata.places:
             found.setdefault(place.part, []).append(place)
-        return {part: self._labelled(part, [self._facts.numbers[place.index].statistics for place in places]) for part, places in found.items()}
+        return {part: self._labelled(part, [self._metadata.numbers[place.index].statistics for place in places]) for part, places in found.items()}
 
     @property
     def statistics(self) -> "xarray.Dataset":
@@ -114,7 +114,7 @@ class Run:
 
     @property
     def writes(self) -> "xarray.Dataset":
-        """What each head adds through W_O, in the only part: norm, share and cosine; see `headwise.models.runs.head_writes.measures`.
+        """What each head adds through W_O, in the only part: norm, share and cosine; see `headwise.models.runs.head_writes.write_measures`.
 
         Raises:
             WritesRefused: heads cannot be told apart between attention and W_O; the message names the module.
@@ -146,7 +146,7 @@ class Run:
         place = self._place(layer, head, batch, part)
         rows, columns = _range("queries", queries, place.queries), _range("keys", keys, place.keys)
         found = self._pooled(place, head, batch, Area(rows, columns))
-        padding = self._facts.padding[place.part]
+        padding = self._metadata.padding[place.part]
         return found if padding is None else found.masked_fill(padding[batch, rows, None], torch.nan)
 
     def tile(
@@ -161,16 +161,16 @@ class Run:
             pool: "max" or "mean" of the weights under a pixel.
         """
         place = self._place(layer, head, batch, part)
-        padding = self._facts.padding[place.part]
+        padding = self._metadata.padding[place.part]
         blank = None if padding is None else padding[batch : batch + 1]
-        return self._pooled(place, head, batch, replace(area(place.queries, place.keys, level, column, row, pool), blank=blank))
+        return self._pooled(place, head, batch, replace(tile_area(place.queries, place.keys, level, column, row, pool), blank=blank))
 
     @property
     def outputs(self) -> dict[str, Tensor]:
         """The tensors that the model returned: logits or last_hidden_state, and the like."""
         with self._lock:
             if self._outputs is None:
-                outputs = tensors_of(self._session.again(lambda heard: None))
+                outputs = output_tensors(self._forward_pass.rerun(lambda record: None))
                 return dict(outputs)
             return dict(self._outputs)
 
@@ -182,7 +182,7 @@ class Run:
         outputs = self.outputs
         with self._proving:  # not the lock of the store: maps can be looked at meanwhile
             known = self.__dict__.get("proof")
-            return prove(self._session, self._facts, outputs) if known is None else known  # pyright: ignore[reportArgumentType]
+            return prove(self._forward_pass, self._metadata, outputs) if known is None else known  # pyright: ignore[reportArgumentType]
 
     def save(self, path: str | Path) -> None:
         """Write the run to a new directory: safetensors and JSON; `load_run` reads it without the model.
@@ -190,9 +190,9 @@ class Run:
         Raises:
             ArgumentError: there is something else at that path.
         """
-        from headwise.models.runs.run_files import save
+        from headwise.models.runs.run_files import save_run
 
-        save(self, Path(path))
+        save_run(self, Path(path))
 
     def show(self) -> Any:
         """The page of this run in a notebook.
@@ -213,37 +213,37 @@ class Run:
 
     def _written(self, part: str) -> Sequence[Mapping[str, Tensor]]:
         """Norm, share and cosine of each call of a part."""
-        places = [place for place in self._facts.places if place.part == part]
-        sites = {place.index: self._facts.layout.sites[place.index] for place in places}
+        places = [place for place in self._metadata.places if place.part == part]
+        sites = {place.index: self._metadata.layout.sites[place.index] for place in places}
         for place in places:
             if sites[place.index].output is None:
                 raise WritesRefused(f"writes of {place.module} cannot be told by head: {sites[place.index].refusal}.")
         found: dict[int, Mapping[str, Tensor]] = {}
 
-        def measure(index: int, call: Kept) -> None:
-            if call.read is not None:
-                found[index] = measures(call.read, self._session.module(sites[index].output.module))
+        def measure(index: int, call: StoredCall) -> None:
+            if call.z is not None:
+                found[index] = write_measures(call.z, self._forward_pass.module(sites[index].output.module))
 
         self._each([place.index for place in places], measure)
         return [found[place.index] for place in places]
 
     def _labelled(self, part: str, numbers: Sequence[Mapping[str, Tensor]]) -> "xarray.Dataset":
-        facts = self._facts
-        places = [place for place in facts.places if place.part == part]
-        decoder = facts.decoder_tokens or facts.tokens
-        queries, keys = (decoder, facts.tokens) if "decoder" in part else (facts.tokens, facts.tokens)
-        return dataset(part, places, numbers, queries, keys if places[0].cross else queries, facts.padding[part])
+        metadata = self._metadata
+        places = [place for place in metadata.places if place.part == part]
+        decoder = metadata.decoder_tokens or metadata.tokens
+        queries, keys = (decoder, metadata.tokens) if "decoder" in part else (metadata.tokens, metadata.tokens)
+        return part_dataset(part, places, numbers, queries, keys if places[0].cross else queries, metadata.padding[part])
 
     def _pooled(self, place: Place, head: int, batch: int, area: Area) -> Float[Tensor, "h w"]:
-        query, key, lse, call = one_head(self._kept(place.index), batch, head)
+        query, key, lse, call = one_head(self._stored_call(place.index), batch, head)
         return pooled_weights(query, key, lse, call, area)[0, 0].cpu()
 
-    def _kept(self, index: int) -> Kept:
-        found: dict[int, Kept] = {}
+    def _stored_call(self, index: int) -> StoredCall:
+        found: dict[int, StoredCall] = {}
         self._each([index], found.__setitem__)
         return found[index]
 
-    def _each(self, indices: Sequence[int], use: Callable[[int, Kept], None]) -> None:
+    def _each(self, indices: Sequence[int], use: Callable[[int, StoredCall], None]) -> None:
         """Give each call to `use`; those that were dropped are made again, all in one pass."""
         with self._lock:
             missing = set()
@@ -254,17 +254,17 @@ class Run:
                 else:
                     use(index, call)
 
-            def listen(heard: Heard) -> None:
-                call = kept(heard)
-                self._facts.check_same(heard.index, call.lse)
-                self._store.put(heard.index, call)
-                use(heard.index, call)
+            def listen(record: AttentionRecord) -> None:
+                call = stored_call(record)
+                self._metadata.check_same(record.index, call.lse)
+                self._store.put(record.index, call)
+                use(record.index, call)
 
             if missing:
-                self._session.again(listen, missing)
+                self._forward_pass.rerun(listen, missing)
 
     def _part(self, part: str | None) -> str:
-        parts = list(dict.fromkeys(place.part for place in self._facts.places))
+        parts = list(dict.fromkeys(place.part for place in self._metadata.places))
         if part is None and len(parts) == 1:
             return parts[0]
         if part is None:
@@ -275,7 +275,7 @@ class Run:
 
     def _place(self, layer: int, head: int, batch: int, part: str | None) -> Place:
         name = self._part(part)
-        places = [place for place in self._facts.places if place.part == name]
+        places = [place for place in self._metadata.places if place.part == name]
         _number("layer", layer, len(places))
         _number("head", head, places[layer].heads)
         _number("batch", batch, places[layer].batch)

@@ -19,7 +19,7 @@ from headwise.analysis.ablation.eval_text import Passage
 from headwise.analysis.ablation.partial_forward import Again
 from headwise.axes import Float, Int, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.layout import blocks_of
+from headwise.models.capture.layout import w_o_by_head
 from headwise.models.capture.places import Place
 
 SLACK = 1e-3  # of the largest number: what float32 may lose on the way through a block
@@ -80,7 +80,7 @@ def direct_effects(passage: Passage, read: Readout, place: Place, tokens: Int[Te
     """
     module = passage.again.session.module(passage.again.session.layout.sites[place.index].output.module)
     words = passage.again.tape.reads[place.index] if said is None else said
-    return einsum("bthe,hem,btm->bth", words.float(), blocks_of(module, place.heads).float(), read.rows(tokens))
+    return einsum("bthe,hem,btm->bth", words.float(), w_o_by_head(module, place.heads).float(), read.rows(tokens))
 
 
 def _last_norm(again: Again) -> tuple[nn.Module, Tensor, Tensor]:

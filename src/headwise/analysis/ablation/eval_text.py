@@ -11,10 +11,10 @@ from headwise.analysis.ablation.losses import LOSSES, Loss, loss_of, masked
 from headwise.analysis.ablation.partial_forward import Again
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
+from headwise.models.capture.forward_pass import ForwardPass
 from headwise.models.capture.layout import Layout
 from headwise.models.capture.places import Place, places
 from headwise.models.capture.recorder import LayoutChanged
-from headwise.models.capture.session import Session
 from headwise.models.loading.inputs import encode
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Opener:
             WritesRefused: the heads of a layer cannot be told apart.
             ArgumentError: no such part; a loss that the model cannot have.
         """
-        given, labels = dict(encode(self.model.hf, self.model.tokenizer, what).given), None
+        given, labels = dict(encode(self.model.hf, self.model.tokenizer, what).kwargs), None
         if self.loss == "masked":
             given, labels = masked(given, _mask_of(self.model), set(self.model.tokenizer.all_special_ids), self.seed)
         again, found = self._again(given)
@@ -90,18 +90,18 @@ class Opener:
         """The pass on tape: by the layout of a shorter input where that fits, which costs less to learn than that of a long one."""
         kind = tuple(sorted(given))
         if kind not in self.layouts:
-            self.layouts[kind] = self.model.run(_beginning(given), statistics=(), memory=0).session.layout
+            self.layouts[kind] = self.model.run(_beginning(given), statistics=(), memory=0).forward_pass.layout
         layout = self.layouts[kind]
         if all(site.heads is None for site in layout.sites):
             try:
                 draws = torch.random.get_rng_state()
-                again = Again(Session(self.model.hf, given, layout), self.ways)
+                again = Again(ForwardPass(self.model.hf, given, layout), self.ways)
                 if torch.equal(draws, torch.random.get_rng_state()):  # else the model draws random numbers, which a run remembers
                     return again, places(self.model.hf, layout.sites, again.tape.shapes)
             except LayoutChanged:
                 pass  # a longer text takes another way
         run = self.model.run(given, statistics=(), memory=0)
-        return Again(run.session, self.ways), run.places
+        return Again(run.forward_pass, self.ways), run.places
 
 
 def _beginning(given: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from headwise.analysis.ablation.eval_text import Passage
 from headwise.analysis.ablation.losses import CrossEntropy, rows_at_once
 from headwise.analysis.ablation.partial_forward import head_of, together
 from headwise.axes import Float, Tensor
-from headwise.models.capture.layout import apart
-from headwise.models.capture.session import Session, drawing, explained, tensors_of
-from headwise.models.hooks.shallow_clone import twin
+from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng
+from headwise.models.capture.layout import split_by_call
+from headwise.models.hooks.shallow_clone import shallow_clone
 from headwise.models.loading.model_info import implementation_of
 
 
@@ -56,9 +56,9 @@ def _backward(final: Float[Tensor, "B T x"], loss: CrossEntropy) -> None:
 class _Gated:
     """A twin with a gate on each head, and no gradient of any weight."""
 
-    def __init__(self, session: Session, gates: dict[int, Tensor], short_head: bool) -> None:
+    def __init__(self, session: ForwardPass, gates: dict[int, Tensor], short_head: bool) -> None:
         self.session, self.gates = session, gates
-        self.twin: Any = twin(session.hf, implementation_of(session.hf))
+        self.twin: Any = shallow_clone(session.hf, implementation_of(session.hf))
         self.uses: Counter[str] = Counter()
         detach(self.twin)
         head = head_of(self.twin)
@@ -68,9 +68,9 @@ class _Gated:
             self.twin.get_submodule(name).register_forward_pre_hook(partial(self._gate, name), with_kwargs=True)
 
     def run(self) -> dict[str, Tensor]:
-        with drawing(self.session.draws), torch.inference_mode(False), torch.enable_grad():
-            outputs = explained(self.session.hf, lambda: self.twin(**self.session.given))
-        named = outputs if hasattr(outputs, "items") else dict.fromkeys(tensors_of(outputs), outputs)
+        with restored_rng(self.session.rng_state), torch.inference_mode(False), torch.enable_grad():
+            outputs = explain_errors(self.session.hf, lambda: self.twin(**self.session.inputs))
+        named = outputs if hasattr(outputs, "items") else dict.fromkeys(output_tensors(outputs), outputs)
         return {name: x for name, x in named.items() if isinstance(x, Tensor)}
 
     def _gate(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -80,7 +80,7 @@ class _Gated:
             return None
         read = args[0] if args else kwargs["input"]
         shapes = [self._shape(call, read, len(output.calls)) for call in output.calls]
-        parts = [part * self.gates[call][:, None].to(part) for call, part in zip(output.calls, apart(read, output, shapes), strict=True)]
+        parts = [part * self.gates[call][:, None].to(part) for call, part in zip(output.calls, split_by_call(read, output, shapes), strict=True)]
         rows = together(parts, output, read)
         return ((rows, *args[1:]), kwargs) if args else ((), {**kwargs, "input": rows})
 

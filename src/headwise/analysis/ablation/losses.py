@@ -106,7 +106,7 @@ def loss_of(name: str, again: Again, labels: Int[Tensor, "B T"] | None = None) -
 
 def next_tokens(again: Again, real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
     """The token behind each one; no label where that is padding, or none."""
-    ids = text_ids(again.session.given)
+    ids = text_ids(again.session.inputs)
     labels = torch.full_like(ids, NO_LABEL)
     labels[:, :-1] = ids[:, 1:].masked_fill(~real[:, 1:], NO_LABEL)
     return labels
@@ -127,7 +127,7 @@ def text_ids(given: Mapping[str, Any]) -> Int[Tensor, "B T"]:
 def real_tokens(again: Again, final: Float[Tensor, "B T x"]) -> Bool[Tensor, "B T"]:
     """Which tokens of the output are not padding."""
     for name in ("decoder_attention_mask", "attention_mask"):
-        mask = again.session.given.get(name)
+        mask = again.session.inputs.get(name)
         if isinstance(mask, Tensor) and mask.shape == final.shape[:2]:
             return mask.bool()
     return torch.ones(final.shape[:2], dtype=torch.bool, device=final.device)

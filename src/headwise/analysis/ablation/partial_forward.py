@@ -18,14 +18,14 @@ from headwise.analysis.ablation.activation_cache import Step, Tape, blocks_of, d
 from headwise.attention.attend import compute
 from headwise.axes import Bool, Float, Output, Tensor
 from headwise.errors import HeadwiseError, ModelError
-from headwise.models.capture.attention_request import Asked, TakenApart
-from headwise.models.capture.hf_attention import NAME, register, running
-from headwise.models.capture.layout import Output as Projection
-from headwise.models.capture.layout import apart
+from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
+from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng, unmasked_is_causal
+from headwise.models.capture.hf_attention import IMPLEMENTATION, recording, register
+from headwise.models.capture.layout import OutputProjection as Projection
+from headwise.models.capture.layout import split_by_call
 from headwise.models.capture.recorder import LayoutChanged
-from headwise.models.capture.session import Session, drawing, explained, tensors_of, unmasked_is_causal
-from headwise.models.capture.torch_mha import listen
-from headwise.models.hooks.shallow_clone import twin
+from headwise.models.capture.torch_mha import instrument_mha
+from headwise.models.hooks.shallow_clone import shallow_clone
 
 SLACK = 1e-4  # of the largest output: what answering blocks may differ by from running them, in float32; more for narrower numbers
 Words = Callable[[int, Float[Tensor, "R T H E"]], Float[Tensor, "R T H E"]]
@@ -50,16 +50,16 @@ class Again:
             among outputs stands for what that map reads.
     """
 
-    def __init__(self, session: Session, ways: tuple[bool, bool] | None = None) -> None:
+    def __init__(self, session: ForwardPass, ways: tuple[bool, bool] | None = None) -> None:
         register()
         self.session = session
-        self.twin: Any = twin(session.hf, NAME)
-        listen(self.twin)
+        self.twin: Any = shallow_clone(session.hf, IMPLEMENTATION)
+        instrument_mha(self.twin)
         detach(self.twin)
         self.names = {id(module): name for name, module in self.twin.named_modules()}
         self.unmasked_is_causal = unmasked_is_causal(session.hf)
-        self.known = frozenset(session.given)
-        self.taken_apart = TakenApart()
+        self.model_kwargs = frozenset(session.inputs)
+        self.split_mask = MaskSplitter()
         self.head = head_of(self.twin)
         self.tape = Tape()
         self._recording, self._times, self._start = True, 1, (0, 0)
@@ -67,7 +67,7 @@ class Again:
         self.is_chunked = False
         self._reset()
         self._dress()
-        self.batch = _batch_of(session.given)
+        self.batch = _batch_of(session.inputs)
         self.tape.outputs = self._run()
         self._recording = False
         if len(self.tape.words) != sum(site.heads is None for site in session.layout.sites):
@@ -104,10 +104,10 @@ class Again:
         return self._head_forward(rows) if self.is_chunked else rows
 
     # What the tap asks of a watch.
-    def has(self, module: nn.Module) -> bool:
+    def owns(self, module: nn.Module) -> bool:
         return id(module) in self.names
 
-    def attend(self, module: nn.Module, asked: Asked) -> Output:
+    def attend(self, module: nn.Module, asked: AttentionRequest) -> Output:
         """Compute a call, or answer it with what was said before."""
         index, self._calls = self._calls, self._calls + 1
         if self._recording:
@@ -124,9 +124,9 @@ class Again:
 
     def _run(self) -> Mapping[str, Tensor]:
         self._reset()
-        given = self.session.given if self._times == 1 else several(dict(self.session.given), self.batch, self._times)
-        with drawing(self.session.draws), running(self), torch.inference_mode(False), torch.no_grad():  # pyright: ignore[reportArgumentType]
-            return tensors_of(explained(self.session.hf, lambda: self.twin(**given)))
+        given = self.session.inputs if self._times == 1 else several(dict(self.session.inputs), self.batch, self._times)
+        with restored_rng(self.session.rng_state), recording(self), torch.inference_mode(False), torch.no_grad():  # pyright: ignore[reportArgumentType]
+            return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given)))
 
     def _reset(self) -> None:
         self._calls, self._steps, self._uses = 0, 0, Counter[str]()
@@ -168,11 +168,11 @@ class Again:
             return None
         read = args[0] if args else kwargs["input"]
         if self._recording:
-            for call, part in zip(output.calls, apart(read, output, self._shapes(output, read)), strict=True):
+            for call, part in zip(output.calls, split_by_call(read, output, self._shapes(output, read)), strict=True):
                 self.tape.reads[call] = part.clone()
                 self.tape.starts[call] = (max(self._steps - 1, 0), self._calls)
             return None
-        parts = apart(read, output, self._shapes(output, read))
+        parts = split_by_call(read, output, self._shapes(output, read))
         changed = [self._change(call, part) for call, part in zip(output.calls, parts, strict=True)]
         if all(new is old for new, old in zip(changed, parts, strict=True)):
             return None

@@ -27,7 +27,7 @@ from headwise.analysis.ablation.rank import rank
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.capture.layout import blocks_of
+from headwise.models.capture.layout import w_o_by_head
 
 if TYPE_CHECKING:
     import xarray
@@ -152,7 +152,7 @@ def _centred(read: Readout) -> Readout:
 def _directions(passage: Passage, read: Readout, index: int, chosen: Int[Tensor, "B T"]) -> Float[Tensor, "B T H E"]:
     """What a head's words are multiplied with to give its direct effect on the chosen token's logit."""
     place, session = passage.places[index], passage.again.session
-    blocks = blocks_of(session.module(session.layout.sites[place.index].output.module), place.heads).float()
+    blocks = w_o_by_head(session.module(session.layout.sites[place.index].output.module), place.heads).float()
     return einsum("hem,btm->bthe", blocks, read.rows(chosen))
 
 

@@ -118,12 +118,12 @@ class Worker:
 
 def shares(passage: Passage) -> list[list[float]]:
     """How much of what all heads of a layer add is each one's, mean over tokens."""
-    from headwise.models.runs.head_writes import measures
+    from headwise.models.runs.head_writes import write_measures
 
     tape, session = passage.again.tape, passage.again.session
     found = []
     for place in passage.places:
         output = session.layout.sites[place.index].output
-        share = measures(tape.reads[place.index], session.module(output.module))["share"]
+        share = write_measures(tape.reads[place.index], session.module(output.module))["share"]
         found.append(share.nanmean((0, 2)).tolist())
     return found

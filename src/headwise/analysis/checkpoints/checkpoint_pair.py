@@ -10,9 +10,9 @@ from torch import nn
 from headwise.analysis.checkpoints.parameter_source import ADAPTER, Adapted, InMemory, NotPlain, OnDisk, Weights, adapter_config, merged
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.hooks.derived_model import derived
+from headwise.models.hooks.derived_model import derive_model
 from headwise.models.loading.demo import demo
-from headwise.models.loading.empty_model import config_of, prefix_of, skeleton
+from headwise.models.loading.empty_model import config_of, empty_model, prefix_of
 from headwise.models.loading.open_model import open_model
 from headwise.models.model import Model
 from headwise.storage.source_files import origin_of
@@ -53,7 +53,7 @@ def base_of(given: Any, inputs: Any = None) -> Checkpoint:
     if (folder / ADAPTER).is_file():
         raise ArgumentError(f"base must be a whole checkpoint, got the adapter {str(given)!r}. Pass it as tuned, and its base as base.")
     weights = OnDisk(folder, prefix_of(folder))
-    hf = skeleton(folder, weights.get)
+    hf = empty_model(folder, weights.get)
     return Checkpoint(str(given), given, Anatomy(Model(hf, None, str(given)), inputs), weights)
 
 
@@ -107,7 +107,7 @@ def opened(found: Checkpoint, base: Checkpoint | None = None) -> Model:
     parameters = dict(model.hf.named_parameters())
     tensors = {name: found.weights.get(name, tuple(x.shape)) for name, x in parameters.items()}
     changed = {name: x.to(parameters[name]) for name, x in tensors.items() if x is not None and not torch.equal(x.to(parameters[name]), parameters[name])}
-    return Model(derived(model.hf, changed), model.tokenizer, found.name)
+    return Model(derive_model(model.hf, changed), model.tokenizer, found.name)
 
 
 def check_alike(base: Checkpoint, tuned: Checkpoint) -> None:

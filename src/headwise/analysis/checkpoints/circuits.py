@@ -14,8 +14,8 @@ from headwise.axes import Float, Tensor
 from headwise.errors import ModelError
 from headwise.interventions.head_parameters import Anatomy
 from headwise.models.capture.places import Place
-from headwise.models.parameters.head_blocks import Block
-from headwise.models.parameters.qkv_locator import Own, Side
+from headwise.models.parameters.head_blocks import HeadBlock
+from headwise.models.parameters.qkv_locator import HeadParameters, ProjectedHeads
 
 Matrices = Float[Tensor, "_ _ _"]  # of all heads of a layer: rows of a projection by head; a bias is one more column
 
@@ -71,18 +71,18 @@ def likeness(after: Matrices, before: Matrices) -> Float[Tensor, "H H"]:
     return one @ two.t()
 
 
-def _sides(found: object) -> tuple[tuple[str, Side], ...]:
+def _sides(found: object) -> tuple[tuple[str, ProjectedHeads], ...]:
     return tuple((name, getattr(found, name)) for name in ("query", "key", "value"))
 
 
-def _projected(side: Side, anatomy: Anatomy, weights: Weights, bias: bool) -> Matrices | None:
+def _projected(side: ProjectedHeads, anatomy: Anatomy, weights: Weights, bias: bool) -> Matrices | None:
     """The rows of each head. A bias of the keys is left out: it adds the same to all scores of a row."""
     if side.refusal is not None:
         return None
     return torch.stack([_rows(own, anatomy, weights, bias) for own in side.heads])
 
 
-def _rows(own: Own, anatomy: Anatomy, weights: Weights, bias: bool) -> Float[Tensor, "D M"]:
+def _rows(own: HeadParameters, anatomy: Anatomy, weights: Weights, bias: bool) -> Float[Tensor, "D M"]:
     if len(own.weights) != 1:
         raise ModelError(f"a head's rows must lie in one matrix to be compared, got {', '.join(x.parameter for x in own.weights)}. Merge the adapter first.")
     rows = _read(own.weights[0], anatomy, weights)
@@ -91,11 +91,11 @@ def _rows(own: Own, anatomy: Anatomy, weights: Weights, bias: bool) -> Float[Ten
     return torch.cat([rows, *(_read(block, anatomy, weights)[:, None] for block in own.biases)], 1)
 
 
-def _by_head(blocks: list[Block], anatomy: Anatomy, weights: Weights) -> Matrices:
+def _by_head(blocks: list[HeadBlock], anatomy: Anatomy, weights: Weights) -> Matrices:
     return torch.stack([_read(block, anatomy, weights) for block in blocks])
 
 
-def _read(block: Block, anatomy: Anatomy, weights: Weights) -> Tensor:
+def _read(block: HeadBlock, anatomy: Anatomy, weights: Weights) -> Tensor:
     """The head's part, its own features first."""
     shape = tuple(anatomy.hf.get_parameter(block.parameter).shape)
     whole = weights.get(block.parameter, shape)
@@ -104,7 +104,7 @@ def _read(block: Block, anatomy: Anatomy, weights: Weights) -> Tensor:
     return wide(block.of(whole)).movedim(block.axis, 0)
 
 
-def _sizes(query: Side, key: Side, heads: int) -> Float[Tensor, " H"] | None:
+def _sizes(query: ProjectedHeads, key: ProjectedHeads, heads: int) -> Float[Tensor, " H"] | None:
     if not query.sizes or not key.sizes or heads % len(key.sizes) or len(query.sizes) != heads:
         return None
     return torch.tensor(query.sizes, dtype=torch.float64) * spread(torch.tensor(key.sizes, dtype=torch.float64), heads)

@@ -11,17 +11,17 @@ from headwise.models.capture.places import Place
 from headwise.models.loading.inputs import encode
 from headwise.models.model import Model
 from headwise.models.run import Run
-from headwise.models.runs.head_writes import written
+from headwise.models.runs.head_writes import iter_writes
 
 ROWS = 256  # of weights at once
 
 
 def measured(base: Model, tuned: Model, texts: str | Sequence[str] | Mapping[str, Any], parts: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
     """For each part: `pattern` and `writes` of every head, [layer, head]; NaN where they cannot be told."""
-    given = dict(encode(base.hf, base.tokenizer, texts).given)
+    given = dict(encode(base.hf, base.tokenizer, texts).kwargs)
     one, two = (model.run(given, statistics=()) for model in (base, tuned))
     places: dict[str, list[Place]] = {}
-    for place in one._facts.places:
+    for place in one._metadata.places:
         places.setdefault(place.part, []).append(place)
     found: dict[str, dict[str, np.ndarray]] = {}
     for part in parts:
@@ -50,17 +50,17 @@ def _pattern(one: Run, two: Run, place: Place, head: int) -> float:
 
 def _writes(base: Model, tuned: Model, one: Run, two: Run, place: Place) -> Any:
     """|what the heads write now - what they wrote| / |what they wrote|, by head, over all real tokens."""
-    output = one._facts.layout.sites[place.index].output
-    other = two._facts.layout.sites[place.index].output
-    read, now = one._kept(place.index).read, two._kept(place.index).read
+    output = one._metadata.layout.sites[place.index].output
+    other = two._metadata.layout.sites[place.index].output
+    read, now = one._stored_call(place.index).z, two._stored_call(place.index).z
     if output is None or other is None or read is None or now is None:
         return np.full(place.heads, np.nan)
-    padding = one._facts.padding[place.part]
+    padding = one._metadata.padding[place.part]
     if padding is not None:
         read, now = (x.masked_fill(padding.to(x.device)[:, :, None, None], 0) for x in (read, now))
     apart = torch.zeros(place.heads, dtype=torch.float64)
     length = torch.zeros(place.heads, dtype=torch.float64)
-    for mine, its in zip(written(read, base.hf.get_submodule(output.module)), written(now, tuned.hf.get_submodule(other.module)), strict=True):
+    for mine, its in zip(iter_writes(read, base.hf.get_submodule(output.module)), iter_writes(now, tuned.hf.get_submodule(other.module)), strict=True):
         apart += _squares(its - mine)
         length += _squares(mine)
     return (apart / length).sqrt().numpy()

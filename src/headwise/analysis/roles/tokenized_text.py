@@ -12,7 +12,7 @@ from headwise.analysis.roles.corpus import Material
 from headwise.analysis.roles.role import Reading
 from headwise.axes import Int, Tensor
 from headwise.errors import ModelError
-from headwise.models.loading.inputs import encode, positions
+from headwise.models.loading.inputs import encode, max_positions
 
 if TYPE_CHECKING:
     from headwise.models.model import Model
@@ -45,7 +45,7 @@ def texts(model: "Model", material: Material) -> Iterator[Text]:
         ids = torch.tensor(model.tokenizer(text)["input_ids"][: longest(model)], dtype=torch.int64)
         if len(ids) > 1:
             inputs = encode(model.hf, model.tokenizer, ids)
-            yield Text(inputs.given, inputs.tokens[0])
+            yield Text(inputs.kwargs, inputs.tokens[0])
 
 
 def made_up(material: Material) -> list[str]:
@@ -86,7 +86,7 @@ def frame(model: "Model") -> Frame:
 
 def longest(model: "Model") -> int:
     """Tokens that fit the model, up to `LONGEST`."""
-    limit = positions(model.hf)
+    limit = max_positions(model.hf)
     return LONGEST if limit is None else min(LONGEST, limit)
 
 

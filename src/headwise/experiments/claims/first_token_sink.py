@@ -94,7 +94,7 @@ def _swapped(study: "Study") -> Float[Tensor, "n L H"] | None:
         return None
     random, found = Random(study.seed), []
     for number in range(min(TRIED, len(study.texts))):
-        given = dict(study.passage(number).again.session.given)
+        given = dict(study.passage(number).again.session.inputs)
         if not isinstance(given.get("input_ids"), Tensor):
             return None
         ids = given["input_ids"].clone()

@@ -15,11 +15,11 @@ from headwise.experiments.interval_verdict import ends
 from headwise.experiments.measurements.negligible import FORETOLD
 from headwise.experiments.measurements.resampled import resampled
 from headwise.experiments.measurements.write_summary import Writing, writing
-from headwise.models.capture.recorder import Heard
-from headwise.models.hooks.derived_model import derived
+from headwise.models.capture.recorder import AttentionRecord
+from headwise.models.hooks.derived_model import derive_model
 from headwise.models.model import Model
 from headwise.models.parameters.head_blocks import output_block
-from headwise.models.runs.head_writes import measures
+from headwise.models.runs.head_writes import write_measures
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Head, Study
@@ -150,7 +150,7 @@ def _scaled(study: "Study", head: "Head", factor: float) -> Model:
     place, session = study.passage(0).places[head[0]], study.passage(0).again.session
     block = output_block(session.hf, session.layout.sites[place.index], place.heads, head[1])
     whole = study.model.hf.get_parameter(block.parameter)
-    hf = derived(study.model.hf, {block.parameter: block.put(whole, block.of(whole) * factor)})
+    hf = derive_model(study.model.hf, {block.parameter: block.put(whole, block.of(whole) * factor)})
     return Model(hf, study.model.tokenizer, study.model.name, study.model.note)
 
 
@@ -167,16 +167,16 @@ def _in_layer(passages: Sequence[Passage], layer: int) -> tuple[Float[Tensor, "1
         session = passage.again.session
         module = session.module(session.layout.sites[passage.places[layer].index].output.module)
         said.append(read.square().sum((0, 1, 3)))
-        wrote.append(measures(read, module)["norm"].square().sum((0, 2)))
+        wrote.append(write_measures(read, module)["norm"].square().sum((0, 2)))
     return torch.stack(said).sum(0)[None], torch.stack(wrote).sum(0)[None]
 
 
 def _same(before: Passage, after: Passage, layer: int) -> bool:
     """Whether the heads of a layer look where they looked and say what they said."""
-    heard: list[Heard] = []
+    heard: list[AttentionRecord] = []
     for passage in (before, after):
-        passage.again.session.again(heard.append, [passage.places[layer].index])
-    asked, attended = [one.asked for one in heard], [one.attended for one in heard]
+        passage.again.session.rerun(heard.append, [passage.places[layer].index])
+    asked, attended = [one.request for one in heard], [one.attended for one in heard]
     pairs = [(asked[0].query, asked[1].query), (asked[0].key, asked[1].key), (attended[0].lse, attended[1].lse), (attended[0].output, attended[1].output)]
     return all(torch.equal(one, other) for one, other in pairs)
 

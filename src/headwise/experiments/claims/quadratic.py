@@ -14,7 +14,7 @@ from headwise.experiments.measurements.growth import LENGTHS, ROUNDS, WINDOW, Sh
 from headwise.experiments.measurements.mask_reach import Reach, reach
 from headwise.experiments.measurements.peak_memory import held
 from headwise.experiments.number_text import percent
-from headwise.models.loading.inputs import positions
+from headwise.models.loading.inputs import max_positions
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -28,7 +28,7 @@ BAR = 1.5  # an exponent above it is nearer to 2 than to 1
 def work(study: "Study") -> Card:
     """Time and memory against length; pairs that the model's layers look at."""
     passage = study.passage(0)
-    seen = reach(passage, min(LONG, positions(study.model.hf) or LONG))
+    seen = reach(passage, min(LONG, max_positions(study.model.hf) or LONG))
     width = passage.again.tape.reads[passage.places[0].index].shape[3]
     shape = Shape(min(HEADS, passage.places[0].heads), min(WIDTH, width), seen.causal)
     taken = seconds(shape, tell=lambda done, total: study.tell("time by length", done, total))

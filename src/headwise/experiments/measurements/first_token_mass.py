@@ -14,11 +14,11 @@ from torch import einsum
 from headwise.attention.mask import visible
 from headwise.attention.weights import weights
 from headwise.axes import Float, Tensor
-from headwise.models.capture.layout import blocks_of
+from headwise.models.capture.layout import w_o_by_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage
-    from headwise.models.capture.recorder import Heard
+    from headwise.models.capture.recorder import AttentionRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,21 +42,21 @@ def resting(passage: "Passage", given: Mapping[str, Any] | None = None) -> Resti
     Args:
         given: another input of the same shape, such as one with another first token.
     """
-    session = passage.again.session if given is None else replace(passage.again.session, given=given)
+    session = passage.again.session if given is None else replace(passage.again.session, inputs=given)
     found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
-    def listen(heard: "Heard") -> None:
+    def listen(heard: "AttentionRecord") -> None:
         output = session.layout.sites[heard.index].output
         exact = output is not None and output.exact
-        found[heard.index] = _one_layer(heard, blocks_of(session.module(output.module), heard.asked.query.shape[1]) if exact else None)
+        found[heard.index] = _one_layer(heard, w_o_by_head(session.module(output.module), heard.request.query.shape[1]) if exact else None)
 
-    session.again(listen, [place.index for place in passage.places])
+    session.rerun(listen, [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
     return Resting(*(_padded([row[i] for row in rows]) for i in range(3)))
 
 
-def _one_layer(heard: "Heard", blocks: Float[Tensor, "H E M"] | None) -> tuple[Tensor, Tensor, Tensor]:
-    asked = heard.asked
+def _one_layer(heard: "AttentionRecord", blocks: Float[Tensor, "H E M"] | None) -> tuple[Tensor, Tensor, Tensor]:
+    asked = heard.request
     queries, keys = slice(1, asked.query.shape[2]), slice(0, asked.key.shape[2])
     every = weights(asked.query, asked.key, heard.attended.lse, asked.call, queries, keys)[0].double()
     seen = visible(asked.call, asked.query.shape[2], asked.key.shape[2]).tile(queries, keys)[0].expand(every.shape)

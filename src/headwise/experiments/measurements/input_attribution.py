@@ -22,13 +22,13 @@ from headwise.attention.attend import compute
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Output, Tensor
 from headwise.errors import ModelError
-from headwise.models.capture.attention_request import Asked, Both, TakenApart, Written
-from headwise.models.capture.hf_attention import NAME, register, running
-from headwise.models.capture.layout import blocks_of
-from headwise.models.capture.recorder import Heard
-from headwise.models.capture.session import drawing, explained, tensors_of, unmasked_is_causal
-from headwise.models.capture.torch_mha import listen
-from headwise.models.hooks.shallow_clone import twin
+from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, MaskSplitter, TensorMask
+from headwise.models.capture.forward_pass import explain_errors, output_tensors, restored_rng, unmasked_is_causal
+from headwise.models.capture.hf_attention import IMPLEMENTATION, recording, register
+from headwise.models.capture.layout import w_o_by_head
+from headwise.models.capture.recorder import AttentionRecord
+from headwise.models.capture.torch_mha import instrument_mha
+from headwise.models.hooks.shallow_clone import shallow_clone
 from headwise.models.loading.model_info import implementation_of
 
 if TYPE_CHECKING:
@@ -114,35 +114,35 @@ class _Blind:
     def __init__(self, passage: "Passage") -> None:
         register()
         self.session, self.batch = passage.again.session, passage.again.batch
-        self.twin: Any = twin(self.session.hf, NAME)
-        listen(self.twin)
+        self.twin: Any = shallow_clone(self.session.hf, IMPLEMENTATION)
+        instrument_mha(self.twin)
         detach(self.twin)
         self.names = {id(module): name for name, module in self.twin.named_modules()}
         self.seeing = {place.module for place in passage.places}
         self.length = passage.places[0].keys
         self.unmasked_is_causal = unmasked_is_causal(self.session.hf)
-        self.known, self.taken_apart = frozenset(self.session.given), TakenApart()
+        self.model_kwargs, self.split_mask = frozenset(self.session.inputs), MaskSplitter()
         self.keys: Tensor | None = None
 
     @torch.no_grad()
     def run(self, keys: Int[Tensor, " n"] | None) -> Mapping[str, Tensor]:
         """The model's output, with token `keys[n]` hidden in copy n; with none hidden for None."""
         self.keys = keys
-        given = several(dict(self.session.given), self.batch, 1 if keys is None else len(keys))
-        with drawing(self.session.draws), running(self), torch.inference_mode(False):  # pyright: ignore[reportArgumentType]
-            return tensors_of(explained(self.session.hf, lambda: self.twin(**given)))
+        given = several(dict(self.session.inputs), self.batch, 1 if keys is None else len(keys))
+        with restored_rng(self.session.rng_state), recording(self), torch.inference_mode(False):  # pyright: ignore[reportArgumentType]
+            return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given)))
 
     # What the tap asks of a watch.
-    def has(self, module: nn.Module) -> bool:
+    def owns(self, module: nn.Module) -> bool:
         return id(module) in self.names
 
-    def attend(self, module: nn.Module, asked: Asked) -> Output:
+    def attend(self, module: nn.Module, asked: AttentionRequest) -> Output:
         call = asked.call
         if self.keys is not None and self.names[id(module)] in self.seeing:
             seen = torch.ones(len(self.keys), 1, 1, asked.key.shape[2], dtype=torch.bool, device=asked.key.device)
             seen[range(len(self.keys)), :, :, self.keys] = False
-            hidden = Written(seen)
-            call = replace(call, mask=hidden if call.mask is None else Both(hidden, call.mask))
+            hidden = TensorMask(seen)
+            call = replace(call, mask=hidden if call.mask is None else MaskIntersection(hidden, call.mask))
         return compute(asked.query, asked.key, asked.value, call).output
 
 
@@ -155,7 +155,7 @@ def slopes(passage: "Passage", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
         ModelError: the model gives no vector for each of these tokens, or reads them otherwise than through an embedding.
     """
     session = passage.again.session
-    model: Any = twin(session.hf, implementation_of(session.hf))
+    model: Any = shallow_clone(session.hf, implementation_of(session.hf))
     detach(model)
     embedded: list[Tensor] = []
 
@@ -164,9 +164,9 @@ def slopes(passage: "Passage", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
         return embedded[-1]
 
     model.get_input_embeddings().register_forward_hook(leaf)
-    given = several(dict(session.given), passage.again.batch, len(rows))
-    with drawing(session.draws), torch.inference_mode(False), torch.enable_grad():
-        outputs = explained(session.hf, lambda: model(**given))
+    given = several(dict(session.inputs), passage.again.batch, len(rows))
+    with restored_rng(session.rng_state), torch.inference_mode(False), torch.enable_grad():
+        outputs = explain_errors(session.hf, lambda: model(**given))
         found = _output({name: x for name, x in outputs.items() if isinstance(x, Tensor)}, passage.places[0].keys)
         chosen = found[range(len(rows)), rows].float()
         score = chosen.log_softmax(-1).amax(-1) if GIVEN[0] in outputs else (chosen * nn.functional.normalize(chosen.detach(), dim=-1)).sum(-1)
@@ -197,18 +197,18 @@ def _maps(passage: "Passage") -> tuple[Float[Tensor, "L H T S"], Float[Tensor, "
     session = passage.again.session
     maps, carried, off = [], [], 0.0
 
-    def listen_to(heard: Heard) -> None:
+    def listen_to(heard: AttentionRecord) -> None:
         nonlocal off
-        asked, place = heard.asked, places[heard.index]
+        asked, place = heard.request, places[heard.index]
         whole = slice(0, asked.query.shape[2]), slice(0, asked.key.shape[2])
         maps.append(weights(asked.query, asked.key, heard.attended.lse, asked.call, *whole)[0].float().cpu())
         if asked.call.sink is None:
             off = max(off, float((maps[-1].double().sum(-1) - 1).abs().max()))
         output = session.layout.sites[heard.index].output
         if output is not None and output.exact:
-            carried.append(lengths(heard, blocks_of(session.module(output.module), place.heads))[0].float().cpu())
+            carried.append(lengths(heard, w_o_by_head(session.module(output.module), place.heads))[0].float().cpu())
 
-    session.again(listen_to, list(places))
+    session.rerun(listen_to, list(places))
     return _stacked(maps), _stacked(carried) if len(carried) == len(maps) else None, off
 
 

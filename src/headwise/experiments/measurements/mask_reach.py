@@ -7,11 +7,11 @@ import torch
 
 from headwise.attention.call import Call
 from headwise.attention.mask import LazyMask, visible
-from headwise.models.masks.mask_description import Description
+from headwise.models.masks.mask_description import MaskDescription
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage
-    from headwise.models.capture.recorder import Heard
+    from headwise.models.capture.recorder import AttentionRecord
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Reach:
 def reach(passage: "Passage", length: int) -> Reach:
     """Pairs in a text of so many tokens."""
     calls: dict[int, tuple[Call, int]] = {}
-    passage.again.session.again(lambda heard: calls.__setitem__(heard.index, _call(heard)), [place.index for place in passage.places])
+    passage.again.session.rerun(lambda heard: calls.__setitem__(heard.index, _call(heard)), [place.index for place in passage.places])
     known: dict[int, int | None] = {}
     found, causal = [], True
     for place in passage.places:
@@ -47,8 +47,8 @@ def reach(passage: "Passage", length: int) -> Reach:
     return Reach(length, tuple(found), length * (length + 1) // 2 if causal else length * length, causal)
 
 
-def _call(heard: "Heard") -> tuple[Call, int]:
-    return heard.asked.call, heard.asked.query.shape[2]
+def _call(heard: "AttentionRecord") -> tuple[Call, int]:
+    return heard.request.call, heard.request.query.shape[2]
 
 
 def _pairs(call: Call, length: int) -> int | None:
@@ -56,9 +56,9 @@ def _pairs(call: Call, length: int) -> int | None:
     mask = call.mask
     if mask is None:
         return length * (length + 1) // 2 if call.causal else length * length
-    if not isinstance(mask, Description) or mask.padding is not None:
+    if not isinstance(mask, MaskDescription) or mask.padding is not None:
         return None
-    longer = Description(
+    longer = MaskDescription(
         batch_size=1, q_length=length, kv_length=length, mask_function=mask.mask_function, dtype=mask.dtype, use_vmap=mask.use_vmap, device=mask.device
     )
     seen = longer.intervals()

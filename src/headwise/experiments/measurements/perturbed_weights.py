@@ -18,8 +18,8 @@ import torch
 from headwise.attention.weights import masked_scores, weights
 from headwise.axes import Bool, Float, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.layout import blocks_of
-from headwise.models.capture.recorder import Heard
+from headwise.models.capture.layout import w_o_by_head
+from headwise.models.capture.recorder import AttentionRecord
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage
@@ -100,14 +100,14 @@ def attention_of(passage: "Passage", place: "Place", heads: Sequence[int]) -> At
     output = session.layout.sites[place.index].output
     if output is None or not output.exact:
         raise WritesRefused(f"what heads of {place.module} say must reach W_O as it is, got something in between (a gate?). Its weights cannot be moved so.")
-    heard: list[Heard] = []
-    session.again(heard.append, [place.index])
-    asked, lse, some = heard[0].asked, heard[0].attended.lse, list(heads)
+    heard: list[AttentionRecord] = []
+    session.rerun(heard.append, [place.index])
+    asked, lse, some = heard[0].request, heard[0].attended.lse, list(heads)
     whole = slice(0, asked.query.shape[2]), slice(0, asked.key.shape[2])
     every = weights(asked.query, asked.key, lse, asked.call, *whole)[0, some].float()
     visible = masked_scores(asked.query, asked.key, asked.call, *whole, lse.dtype)[0, some] > -torch.inf
     values = asked.value[0].float()[[head * asked.value.shape[1] // place.heads for head in some]]
-    blocks = blocks_of(session.module(output.module), place.heads).float()[some]
+    blocks = w_o_by_head(session.module(output.module), place.heads).float()[some]
     return Attention(every, visible, values, _root(blocks))
 
 

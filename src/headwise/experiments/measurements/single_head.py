@@ -10,12 +10,12 @@ from headwise.attention.attend import compute
 from headwise.attention.weights import weights
 from headwise.axes import Float, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.activation_store import kept
+from headwise.models.capture.activation_store import stored_call
 from headwise.models.capture.slicing import one_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage
-    from headwise.models.capture.recorder import Heard
+    from headwise.models.capture.recorder import AttentionRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class Apart:
 def apart(passage: "Passage") -> Apart:
     """Each head alone, and how far the patterns of heads are from one another; one pass."""
     found: dict[int, tuple[list[float], list[float], float]] = {}
-    passage.again.session.again(lambda heard: found.__setitem__(heard.index, _one_layer(heard)), [place.index for place in passage.places])
+    passage.again.session.rerun(lambda heard: found.__setitem__(heard.index, _one_layer(heard)), [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
     return Apart([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
-def _one_layer(heard: "Heard") -> tuple[list[float], list[float], float]:
-    asked, said = heard.asked, heard.attended.output
+def _one_layer(heard: "AttentionRecord") -> tuple[list[float], list[float], float]:
+    asked, said = heard.request, heard.attended.output
     every = range(said.shape[1])
     gaps = [float((_alone(heard, head) - said[:1, head : head + 1].double()).abs().max()) for head in every]
     largest = abs(asked.call.scale) * float(
@@ -53,17 +53,17 @@ def _one_layer(heard: "Heard") -> tuple[list[float], list[float], float]:
     return gaps, [slack for _ in every], _distance(heard)
 
 
-def _alone(heard: "Heard", head: int) -> Float[Tensor, "1 1 T E"]:
+def _alone(heard: "AttentionRecord", head: int) -> Float[Tensor, "1 1 T E"]:
     """The definition, on this head's slices alone, in float64; it shares no code with what the pass was computed by."""
-    asked = heard.asked
-    query, key, _, call = one_head(kept(heard), 0, head)
+    asked = heard.request
+    query, key, _, call = one_head(stored_call(heard), 0, head)
     group = head // (asked.query.shape[1] // asked.key.shape[1])
     value = asked.value[:1, group : group + 1]
     return compute(query.double(), key.double(), value.double(), call, backend="reference").output
 
 
-def _distance(heard: "Heard") -> float:
-    asked = heard.asked
+def _distance(heard: "AttentionRecord") -> float:
+    asked = heard.request
     every = weights(asked.query, asked.key, heard.attended.lse, asked.call, slice(0, asked.query.shape[2]), slice(0, asked.key.shape[2]))[0]
     pairs = [(every[one] - every[other]).abs().sum(-1).mean() / 2 for one, other in combinations(range(len(every)), 2)]
     return float(torch.stack(pairs).mean()) if pairs else float("nan")

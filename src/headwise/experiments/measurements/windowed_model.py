@@ -13,9 +13,9 @@ import torch
 from headwise.analysis.ablation.losses import NO_LABEL, CrossEntropy, Loss, next_tokens, real_tokens
 from headwise.analysis.ablation.partial_forward import Again
 from headwise.axes import Bool, Tensor
-from headwise.models.capture.attention_request import Asked, Both, Written
-from headwise.models.hooks.call_hooks import set_calls_changed
-from headwise.models.hooks.derived_model import derived
+from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, TensorMask
+from headwise.models.hooks.call_hooks import hook_calls
+from headwise.models.hooks.derived_model import derive_model
 from headwise.models.loading.model_info import is_encoder_decoder
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 def narrowed(hf: "nn.Module", modules: Sequence[str], window: int, first: int) -> Any:
     """The model with these attention modules seeing a window of so many tokens, and besides it the first ones; it shares all tensors."""
-    other = derived(hf)
-    set_calls_changed(other, dict.fromkeys(modules, partial(_narrowed, window=window, first=first)))
+    other = derive_model(hf)
+    hook_calls(other, dict.fromkeys(modules, partial(_narrowed, window=window, first=first)))
     return other
 
 
-def _narrowed(asked: Asked, window: int, first: int) -> Asked:
-    seen = Written(within(asked, window, first))
-    return replace(asked, call=replace(asked.call, mask=seen if asked.call.mask is None else Both(seen, asked.call.mask)))
+def _narrowed(asked: AttentionRequest, window: int, first: int) -> AttentionRequest:
+    seen = TensorMask(within(asked, window, first))
+    return replace(asked, call=replace(asked.call, mask=seen if asked.call.mask is None else MaskIntersection(seen, asked.call.mask)))
 
 
-def within(asked: Asked, window: int, first: int) -> Bool[Tensor, "B 1 T S"]:
+def within(asked: AttentionRequest, window: int, first: int) -> Bool[Tensor, "B 1 T S"]:
     """Who is in whose window."""
     queries, keys = asked.query.shape[2], asked.key.shape[2]
     here = asked.call.offset[:, None] + torch.arange(queries, device=asked.query.device)

@@ -12,7 +12,7 @@ import torch
 
 from headwise.analysis.writes import Written, written_by_layer
 from headwise.axes import Float, Tensor
-from headwise.models.capture.layout import blocks_of
+from headwise.models.capture.layout import w_o_by_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage
@@ -104,7 +104,7 @@ def _matrix(passage: "Passage", layer: int, known: dict[str, Matrix]) -> Matrix:
     output = session.layout.sites[passage.places[layer].index].output
     if output.module not in known:
         module = session.module(output.module)
-        known[output.module] = matrix(blocks_of(module, passage.places[layer].heads))
+        known[output.module] = matrix(w_o_by_head(module, passage.places[layer].heads))
     return known[output.module]
 
 

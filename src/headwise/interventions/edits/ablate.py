@@ -8,7 +8,7 @@ import torch
 
 from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.hooks.z_hooks import scaled
+from headwise.models.hooks.z_hooks import scale_heads
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Ablate(Edit):
     def at_run(self, anatomy: Anatomy) -> AtRun:
         place = anatomy.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 0.0)
-        return AtRun(words={place.index: scaled(factors)})
+        return AtRun(words={place.index: scale_heads(factors)})
 
 
 ENTRY = Kind(Ablate, "the head says nothing", "LAYER.HEAD")

@@ -9,7 +9,7 @@ import torch
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, unreachable
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.capture.attention_request import Asked, Both, Written
+from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, TensorMask
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class MaskKeys(Edit):
     def at_run(self, anatomy: Anatomy) -> AtRun:
         place = anatomy.place(self.layer, self.head, self.part)
 
-        def change(asked: Asked) -> Asked:
+        def change(asked: AttentionRequest) -> AttentionRequest:
             heads, length = asked.query.shape[1], asked.key.shape[2]
             seen = torch.ones(1, heads, 1, length, dtype=torch.bool, device=asked.query.device)
             seen[:, self.head, :, [key for key in self.keys if key < length]] = False
-            hidden = Written(seen)
-            return replace(asked, call=replace(asked.call, mask=hidden if asked.call.mask is None else Both(hidden, asked.call.mask)))
+            hidden = TensorMask(seen)
+            return replace(asked, call=replace(asked.call, mask=hidden if asked.call.mask is None else MaskIntersection(hidden, asked.call.mask)))
 
         return AtRun(calls={place.index: change})
 

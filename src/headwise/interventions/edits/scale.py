@@ -9,7 +9,7 @@ import torch
 from headwise.interventions.amounts import finite
 from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.hooks.z_hooks import scaled
+from headwise.models.hooks.z_hooks import scale_heads
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Scale(Edit):
     def at_run(self, anatomy: Anatomy) -> AtRun:
         place = anatomy.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), self.factor)
-        return AtRun(words={place.index: scaled(factors)})
+        return AtRun(words={place.index: scale_heads(factors)})
 
 
 ENTRY = Kind(Scale, "what the head adds is multiplied", "LAYER.HEAD=FACTOR")

@@ -10,8 +10,8 @@ from headwise.errors import ArgumentError
 from headwise.interventions.amounts import finite
 from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared, unreachable
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.capture.attention_request import Asked
-from headwise.models.parameters.head_blocks import Block
+from headwise.models.capture.attention_request import AttentionRequest
+from headwise.models.parameters.head_blocks import HeadBlock
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class Temperature(Edit):
         place = anatomy.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 1 / self.temperature)
 
-        def change(asked: Asked) -> Asked:
+        def change(asked: AttentionRequest) -> AttentionRequest:
             return replace(asked, query=asked.query * factors.to(asked.query)[:, None, None])
 
         return AtRun(calls={place.index: change})
 
-    def _blocks(self, anatomy: Anatomy) -> tuple[Block, ...]:
+    def _blocks(self, anatomy: Anatomy) -> tuple[HeadBlock, ...]:
         return anatomy.side(anatomy.place(self.layer, self.head, self.part), "query").heads[self.head].blocks
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 from headwise.axes import Tensor
 from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared, unreachable
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.capture.attention_request import Asked
-from headwise.models.parameters.head_blocks import Block
+from headwise.models.capture.attention_request import AttentionRequest
+from headwise.models.parameters.head_blocks import HeadBlock
 
 SIDES = ("query", "key", "value")
 
@@ -58,7 +58,7 @@ class TieHeads(Edit):
             yield Rewritten(other.parameter, lambda whole, first=first, other=other: other.put(whole, first.of(whole)))
 
     def at_run(self, anatomy: Anatomy) -> AtRun:
-        def change(asked: Asked) -> Asked:
+        def change(asked: AttentionRequest) -> AttentionRequest:
             return replace(asked, query=_first(asked.query), key=_first(asked.key), value=_first(asked.value))
 
         return AtRun(calls={anatomy.place(self.layer, None, self.part).index: change})
@@ -66,7 +66,7 @@ class TieHeads(Edit):
     def spared(self, anatomy: Anatomy) -> dict[int, set[int]]:
         return {anatomy.place(self.layer, None, self.part).index: {0}}
 
-    def _pairs(self, anatomy: Anatomy) -> Iterator[tuple[Block, Block]]:
+    def _pairs(self, anatomy: Anatomy) -> Iterator[tuple[HeadBlock, HeadBlock]]:
         """Head 0's rows, and the rows that become like them."""
         place = anatomy.place(self.layer, None, self.part)
         for name in SIDES:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, fields
 from headwise.attention.call import Call
 from headwise.axes import Bool, Float, Key, Query, Rows, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.capture.recorder import Heard
+from headwise.models.capture.recorder import AttentionRecord
 
 UNITS = {"": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class StoredCall:
     """One attention call.
 
     Attributes:
-        read: what W_O reads of it; None where W_O was not found.
+        z: what W_O reads of it; None where W_O was not found.
         padding: True where a key is a real token; None when the mask does not tell.
     """
 
@@ -26,18 +26,18 @@ class Kept:
     key: Key
     lse: Rows
     call: Call
-    read: Float[Tensor, "B T H E"] | None
+    z: Float[Tensor, "B T H E"] | None
     padding: Bool[Tensor, "B S"] | None
 
 
-def kept(heard: Heard) -> Kept:
+def stored_call(record: AttentionRecord) -> StoredCall:
     """What is kept of a call that was heard."""
-    asked = heard.asked
-    read = None if heard.read is None else _own(heard.read)
-    return Kept(_own(asked.query), _own(asked.key), heard.attended.lse, asked.call, read, asked.padding)
+    request = record.request
+    z = None if record.z is None else _compact(record.z)
+    return StoredCall(_compact(request.query), _compact(request.key), record.attended.lse, request.call, z, request.padding)
 
 
-class Store:
+class ActivationStore:
     """Calls by number, the least recently used ones dropped when a newer one needs the room.
 
     Args:
@@ -46,14 +46,14 @@ class Store:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.calls: OrderedDict[int, Kept] = OrderedDict()
+        self.calls: OrderedDict[int, StoredCall] = OrderedDict()
 
-    def offer(self, index: int, call: Kept) -> None:
+    def offer(self, index: int, call: StoredCall) -> None:
         """Keep a call if there is room left."""
         if self._size([*self.calls.values(), call]) <= self.budget:
             self.calls[index] = call
 
-    def put(self, index: int, call: Kept) -> None:
+    def put(self, index: int, call: StoredCall) -> None:
         """Keep a call, at the cost of those that were used longest ago."""
         if self._size([call]) > self.budget:
             return
@@ -61,7 +61,7 @@ class Store:
             self.calls.popitem(last=False)
         self.calls[index] = call
 
-    def get(self, index: int) -> Kept | None:
+    def get(self, index: int) -> StoredCall | None:
         if index in self.calls:
             self.calls.move_to_end(index)
         return self.calls.get(index)
@@ -71,12 +71,12 @@ class Store:
         return self._size(list(self.calls.values()))
 
     @staticmethod
-    def _size(calls: list[Kept]) -> int:
+    def _size(calls: list[StoredCall]) -> int:
         sizes = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for call in calls for x in _tensors(call)}
         return sum(sizes.values())
 
 
-def bytes_of(memory: str | int) -> int:
+def parse_bytes(memory: str | int) -> int:
     """A budget in bytes.
 
     Example:
@@ -95,13 +95,13 @@ def bytes_of(memory: str | int) -> int:
     return int(number * UNITS[unit])
 
 
-def _own(x: Tensor) -> Tensor:
+def _compact(x: Tensor) -> Tensor:
     """The tensor, copied where it is a part of a larger one, which would be kept whole."""
     return x.clone() if x.untyped_storage().nbytes() > x.numel() * x.element_size() else x
 
 
-def _tensors(call: Kept) -> Iterator[Tensor]:
-    yield from (x for x in (call.query, call.key, call.lse, call.read, call.padding) if x is not None)
+def _tensors(call: StoredCall) -> Iterator[Tensor]:
+    yield from (x for x in (call.query, call.key, call.lse, call.z, call.padding) if x is not None)
     for part in fields(call.call):
         x = getattr(call.call, part.name)
         if isinstance(x, Tensor):

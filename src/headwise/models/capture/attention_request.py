@@ -15,12 +15,12 @@ from headwise.attention.call import Call, Tiled, tile_of
 from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Bool, Int, Key, Query, Tensor, Value
 from headwise.errors import ModelError
-from headwise.models.masks.diagonal_bias import Diagonals
-from headwise.models.masks.key_intervals import extent_of
-from headwise.models.masks.mask_description import Told
+from headwise.models.masks.diagonal_bias import DiagonalTensor
+from headwise.models.masks.key_intervals import find_extent
+from headwise.models.masks.mask_description import MaskHandle
 
 # Told by models to attention functions and read by none, or by flash kernels only, for which the mask says the same.
-HARMLESS = frozenset(
+IGNORED_KWARGS = frozenset(
     (
         "position_ids",
         "position_embeddings",
@@ -51,7 +51,7 @@ HARMLESS = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AttentionRequest:
     """One call of the interface, as our own code can run it."""
 
     query: Query
@@ -60,10 +60,10 @@ class Asked:
     call: Call
     padding: Bool[Tensor, "B S"] | None = None  # True where a key is a real token; None when the mask does not tell
     notes: tuple[str, ...] = ()
-    own: torch.dtype | None = None  # of the weights, where the model made them itself
+    weights_dtype: torch.dtype | None = None  # of the weights, where the model made them itself
 
 
-def read(
+def parse_request(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -74,10 +74,10 @@ def read(
     dropout: float,
     is_causal: bool | None,
     unmasked_is_causal: bool,
-    known: frozenset[str],
+    model_kwargs: frozenset[str],
     keywords: Mapping[str, Any],
-    taken_apart: "TakenApart",
-) -> Asked:
+    split_mask: "MaskSplitter",
+) -> AttentionRequest:
     """The call that this use of the interface means.
 
     Args:
@@ -95,42 +95,42 @@ def read(
     call = Call(scale=_scale(module, scaling, query), offset=_offsets(query, keys - queries))
     notes: tuple[str, ...] = ()
     padding = None
-    if isinstance(attention_mask, Told) and not attention_mask.rule.written and not _is_one_row(attention_mask, queries):
+    if isinstance(attention_mask, MaskHandle) and not attention_mask.rule.written and not _is_one_row(attention_mask, queries):
         rule = attention_mask.rule
         _check_described(module, attention_mask, query, keys)
         padding = None if rule.padding is None else rule.padding[:, :keys].expand(query.shape[0], -1)
         call = replace(call, mask=rule, offset=_offsets(query, rule.offset))
     elif attention_mask is not None:
-        tensor = attention_mask.rule.whole() if isinstance(attention_mask, Told) else attention_mask
-        mask, bias = taken_apart(tensor, _plane(module, "attention_mask", tensor, query, keys))
+        tensor = attention_mask.rule.whole() if isinstance(attention_mask, MaskHandle) else attention_mask
+        mask, bias = split_mask(tensor, _plane(module, "attention_mask", tensor, query, keys))
         call = replace(call, mask=mask, bias=bias)
         notes = ("its mask is a tensor that the model built itself",)
     elif unmasked_is_causal and queries > 1 and (is_causal if is_causal is not None else getattr(module, "is_causal", True)):
         call = replace(call, causal=True, offset=_offsets(query, 0))
     for name, given in keywords.items():
-        if given is None or given is False or name in HARMLESS:
+        if given is None or given is False or name in IGNORED_KWARGS:
             continue
-        if name in HONOURED:
-            call = HONOURED[name](module, call, given, query, keys, taken_apart)
-            notes += (NOTES[name],) if name in NOTES and not isinstance(given, Diagonals) else ()
-        elif name not in known:
+        if name in HANDLED_KWARGS:
+            call = HANDLED_KWARGS[name](module, call, given, query, keys, split_mask)
+            notes += (NOTES[name],) if name in NOTES and not isinstance(given, DiagonalTensor) else ()
+        elif name not in model_kwargs:
             raise ModelError(
                 f"attention keywords must be ones that headwise honours, got {name!r} in {type(module).__name__}. "
-                f"Numbers without it could be wrong; it honours {', '.join(sorted(HONOURED))}."
+                f"Numbers without it could be wrong; it honours {', '.join(sorted(HANDLED_KWARGS))}."
             )
-    return Asked(query, key, value, call, padding, notes)
+    return AttentionRequest(query, key, value, call, padding, notes)
 
 
-def masked_and_added(plane: Tensor) -> tuple[Tiled | None, Tensor | None]:
+def split_mask_and_bias(plane: Tensor) -> tuple[Tiled | None, Tensor | None]:
     """A mask tensor taken apart: who is hidden (False, or at most half the dtype's lowest number), and what is added to the rest."""
     if plane.dtype == torch.bool:
-        return Written(plane), None
+        return TensorMask(plane), None
     hidden = plane <= torch.finfo(plane.dtype).min / 2
     added = plane.masked_fill(hidden, 0)
-    return Written(~hidden) if bool(hidden.any()) else None, added if bool((added != 0).any()) else None
+    return TensorMask(~hidden) if bool(hidden.any()) else None, added if bool((added != 0).any()) else None
 
 
-class TakenApart:
+class MaskSplitter:
     """`masked_and_added`, remembering the last mask and the last bias: most layers of a pass share them."""
 
     def __init__(self) -> None:
@@ -140,12 +140,12 @@ class TakenApart:
         for of, version, shape, result in self.last:
             if of is tensor and version == tensor._version and shape == plane.shape:
                 return result
-        result = masked_and_added(plane)
+        result = split_mask_and_bias(plane)
         self.last = [*self.last[-1:], (tensor, tensor._version, tuple(plane.shape), result)]
         return result
 
 
-class Written(LazyMask):
+class TensorMask(LazyMask):
     """A mask that the model wrote down as a tensor."""
 
     def __init__(self, mask: Bool[Tensor, "#B #H #T #S"]) -> None:
@@ -157,12 +157,12 @@ class Written(LazyMask):
 
     def intervals(self) -> Visible:
         if self._visible is None:
-            extent = extent_of(self.tile, self.mask.shape[2], self.mask.shape[3], self.mask.device)
+            extent = find_extent(self.tile, self.mask.shape[2], self.mask.shape[3], self.mask.device)
             self._visible = Visible(extent.first, extent.stop, None if extent.whole else self.mask)
         return self._visible
 
 
-class Chosen(LazyMask):
+class IndexedKeys(LazyMask):
     """Sparse attention: each query sees the keys of a list, besides what another rule says."""
 
     def __init__(self, indices: Int[Tensor, "B T n"], keys: int, others: Tensor | Tiled | None) -> None:
@@ -178,11 +178,11 @@ class Chosen(LazyMask):
         return None
 
 
-def _softcap(module: nn.Module, call: Call, given: Any, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
+def _softcap(module: nn.Module, call: Call, given: Any, query: Query, keys: int, split_mask: "MaskSplitter") -> Call:
     return replace(call, softcap=float(given))
 
 
-def _sink(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
+def _sink(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, split_mask: "MaskSplitter") -> Call:
     b, h, t, _ = query.shape
     given = given if torch.is_grad_enabled() else given.detach()
     if given.numel() == h:
@@ -194,28 +194,28 @@ def _sink(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int,
     return replace(call, sink=given.new_zeros(h), bias=bias if call.bias is None else _summed(call.bias, bias))
 
 
-def _bias(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
-    if isinstance(given, Diagonals):
+def _bias(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, split_mask: "MaskSplitter") -> Call:
+    if isinstance(given, DiagonalTensor):
         if call.bias is None and given.made is None and given.dim() <= 4 and given.axes == (-2, -1) and given.shape[-2:] == (query.shape[2], keys):
             return replace(call, bias=given.plane())
         given = given.whole()
-    mask, bias = taken_apart(given, _plane(module, "position_bias", given, query, keys))
-    if isinstance(mask, Written) and call.mask is not None:
-        mask = Both(mask, call.mask)
+    mask, bias = split_mask(given, _plane(module, "position_bias", given, query, keys))
+    if isinstance(mask, TensorMask) and call.mask is not None:
+        mask = MaskIntersection(mask, call.mask)
     if bias is not None and call.bias is not None:
         bias = _summed(call.bias, bias)
     return replace(call, mask=mask if mask is not None else call.mask, bias=bias if bias is not None else call.bias)
 
 
 def _summed(one: Tensor | Tiled, other: Tensor) -> Tensor | Tiled:
-    return one + other if isinstance(one, Tensor) else Sum(one, other)
+    return one + other if isinstance(one, Tensor) else SummedBias(one, other)
 
 
-def _indices(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, taken_apart: "TakenApart") -> Call:
-    return replace(call, mask=Chosen(given, keys, call.mask))
+def _indices(module: nn.Module, call: Call, given: Tensor, query: Query, keys: int, split_mask: "MaskSplitter") -> Call:
+    return replace(call, mask=IndexedKeys(given, keys, call.mask))
 
 
-class Sum(Tiled):
+class SummedBias(Tiled):
     """One bias and another."""
 
     def __init__(self, one: Tiled, other: Tensor) -> None:
@@ -225,7 +225,7 @@ class Sum(Tiled):
         return self.one.tile(rows, keys) + tile_of(self.other, rows, keys)
 
 
-class Both(LazyMask):
+class MaskIntersection(LazyMask):
     """Seen by one rule and by another."""
 
     def __init__(self, one: Tensor | Tiled, other: Tensor | Tiled) -> None:
@@ -238,7 +238,7 @@ class Both(LazyMask):
         return None
 
 
-HONOURED: Mapping[str, Callable[[nn.Module, Call, Any, Query, int, TakenApart], Call]] = {
+HANDLED_KWARGS: Mapping[str, Callable[[nn.Module, Call, Any, Query, int, MaskSplitter], Call]] = {
     "softcap": _softcap,
     "s_aux": _sink,
     "sinks": _sink,
@@ -277,12 +277,12 @@ def _scale(module: nn.Module, scaling: Any, query: Query) -> float:
     return float(scaling)
 
 
-def _is_one_row(told: Told, queries: int) -> bool:
+def _is_one_row(told: MaskHandle, queries: int) -> bool:
     """Whether a mask was stated for one query and is meant for several."""
     return told.rule.queries == 1 and queries > 1
 
 
-def _check_described(module: nn.Module, told: Told, query: Query, keys: int) -> None:
+def _check_described(module: nn.Module, told: MaskHandle, query: Query, keys: int) -> None:
     rule = told.rule
     fits = rule.queries == query.shape[2] and rule.keys >= keys and rule.batch in (1, query.shape[0])
     if not fits:

@@ -14,29 +14,29 @@ from torch import nn
 
 from headwise.attention.call import Call, accumulation_dtype
 from headwise.axes import Float, Tensor
-from headwise.models.capture.attention_request import Asked, TakenApart
+from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
 
 NOTE = "the model computes this attention itself; its weights are the ones that it used"
 
 
-def asked_of(weights: Float[Tensor, "N T S"], value: Float[Tensor, "N S E"], heads: int) -> Asked:
+def request_from_weights(weights: Float[Tensor, "N T S"], value: Float[Tensor, "N S E"], heads: int) -> AttentionRequest:
     """The call whose weights these are."""
     logs = weights.detach().to(accumulation_dtype(weights.dtype)).log().unflatten(0, (-1, heads))
     values = value.detach().unflatten(0, (-1, heads))
     b, h, t, s = logs.shape
     query, key = values.new_zeros(b, h, t, 1), values.new_zeros(b, h, s, 1)
     offset = torch.full((b,), s - t, dtype=torch.int64, device=query.device)
-    return Asked(query, key, values, Call(scale=1.0, offset=offset, bias=logs), None, (NOTE,), weights.dtype)
+    return AttentionRequest(query, key, values, Call(scale=1.0, offset=offset, bias=logs), None, (NOTE,), weights.dtype)
 
 
-def are_rows(weights: Float[Tensor, "N T S"]) -> bool:
+def are_distributions(weights: Float[Tensor, "N T S"]) -> bool:
     """Whether every row is of numbers that are not negative and add up to 1 (to 0: a row that sees nothing)."""
     sums = weights.detach().to(accumulation_dtype(weights.dtype)).sum(-1)
     slack = torch.finfo(weights.dtype).eps * (4 + weights.shape[-1] ** 0.5)
     return bool((weights >= 0).all()) and bool((((sums - 1).abs() <= slack) | (sums == 0)).all())
 
 
-def heads_of(shape: Sequence[int], around: Sequence[nn.Module], weights: Float[Tensor, "N T S"]) -> int | None:
+def count_heads(shape: Sequence[int], around: Sequence[nn.Module], weights: Float[Tensor, "N T S"]) -> int | None:
     """How many heads the N planes of weights are, or None where that cannot be told.
 
     Args:
@@ -52,15 +52,15 @@ def heads_of(shape: Sequence[int], around: Sequence[nn.Module], weights: Float[T
     return found if found is not None else 1
 
 
-def fused(named: dict[str, Any], taken_apart: TakenApart) -> Asked:
+def request_from_fused(named: dict[str, Any], split_mask: MaskSplitter) -> AttentionRequest:
     """The call of a fused operator, from its arguments by name."""
     query, key, value = (named[name].detach() for name in ("query", "key", "value"))
     plane = named.get("attn_mask") if named.get("attn_mask") is not None else named.get("attn_bias")
     scale = named.get("scale")
-    mask, bias = (None, None) if plane is None else taken_apart(plane, plane.reshape((1,) * (4 - plane.dim()) + tuple(plane.shape)))
+    mask, bias = (None, None) if plane is None else split_mask(plane, plane.reshape((1,) * (4 - plane.dim()) + tuple(plane.shape)))
     offset = torch.zeros(query.shape[0], dtype=torch.int64, device=query.device)  # torch's causal mask begins at the first key
     call = Call(scale=query.shape[-1] ** -0.5 if scale is None else float(scale), offset=offset, causal=bool(named.get("is_causal")), mask=mask, bias=bias)
-    return Asked(query, key, value, call, None, ("the model computes this attention itself",))
+    return AttentionRequest(query, key, value, call, None, ("the model computes this attention itself",))
 
 
 def _counts(module: nn.Module) -> list[int]:

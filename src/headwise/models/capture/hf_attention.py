@@ -15,35 +15,35 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from headwise.attention.attend import compute
-from headwise.models.capture.attention_request import TakenApart, read
-from headwise.models.hooks.call_hooks import changed
-from headwise.models.masks.mask_description import Description, Told
+from headwise.models.capture.attention_request import MaskSplitter, parse_request
+from headwise.models.hooks.call_hooks import apply_call_hook
+from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 if TYPE_CHECKING:
-    from headwise.models.capture.recorder import Watch
+    from headwise.models.capture.recorder import Recorder
 
-NAME = "headwise"
-_running: ContextVar["Watch | None"] = ContextVar("headwise_watch", default=None)
+IMPLEMENTATION = "headwise"
+_active: ContextVar["Recorder | None"] = ContextVar("headwise_watch", default=None)
 
 
 @cache
 def register() -> None:
     """Make both functions known to transformers: for the whole process, once. Registering is a dictionary update, so threads may race here."""
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, mask)
+    AttentionInterface.register(IMPLEMENTATION, attention_forward)
+    AttentionMaskInterface.register(IMPLEMENTATION, describe_mask)
 
 
 @contextmanager
-def running(watch: "Watch") -> Iterator[None]:
+def recording(recorder: "Recorder") -> Iterator[None]:
     """Let this watch, in this thread alone, hear of the calls of its modules."""
-    token = _running.set(watch)
+    token = _active.set(recorder)
     try:
         yield
     finally:
-        _running.reset(token)
+        _active.reset(token)
 
 
-def attention(
+def attention_forward(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -55,10 +55,10 @@ def attention(
     **keywords: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls for each attention: z as [batch, queries, heads, width], and no weights."""
-    watch = _running.get()
-    if watch is not None and not watch.has(module):
-        watch = None
-    read_of = read(
+    recorder = _active.get()
+    if recorder is not None and not recorder.owns(module):
+        recorder = None
+    read_of = parse_request(
         module,
         query,
         key,
@@ -67,21 +67,21 @@ def attention(
         scaling=scaling,
         dropout=dropout,
         is_causal=is_causal,
-        unmasked_is_causal=watch is None or watch.unmasked_is_causal,
-        known=frozenset() if watch is None else watch.known,
+        unmasked_is_causal=recorder is None or recorder.unmasked_is_causal,
+        model_kwargs=frozenset() if recorder is None else recorder.model_kwargs,
         keywords=keywords,
-        taken_apart=TakenApart() if watch is None else watch.taken_apart,
+        split_mask=MaskSplitter() if recorder is None else recorder.split_mask,
     )
-    asked = changed(module, read_of)
-    z = compute(asked.query, asked.key, asked.value, asked.call).output if watch is None else watch.attend(module, asked)
+    request = apply_call_hook(module, read_of)
+    z = compute(request.query, request.key, request.value, request.call).output if recorder is None else recorder.attend(module, request)
     return z.transpose(1, 2).contiguous(), None
 
 
-def mask(**stated: Any) -> Tensor | None:
+def describe_mask(**stated: Any) -> Tensor | None:
     """What transformers calls for each mask: a description, or None where eager attention would get none."""
     if stated.get("allow_is_bidirectional_skip") and _hides_nothing(stated):
         return None
-    return Told(Description(**stated))
+    return MaskHandle(MaskDescription(**stated))
 
 
 def _hides_nothing(stated: dict[str, Any]) -> bool:

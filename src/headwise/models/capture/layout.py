@@ -11,7 +11,7 @@ from headwise.axes import Float, Tensor
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputProjection:
     """The module that holds W_O for some calls: its `turn`-th use in a pass reads what their heads say, H x E numbers a token.
 
     Attributes:
@@ -21,14 +21,14 @@ class Output:
     """
 
     module: str
-    turn: int
+    use: int
     calls: tuple[int, ...]
     exact: bool
     sequence_first: bool = False
 
 
 @dataclass(frozen=True)
-class Site:
+class AttentionSite:
     """One attention call of a pass.
 
     Attributes:
@@ -42,7 +42,7 @@ class Site:
     index: int
     module: str
     cross: bool
-    output: Output | None
+    output: OutputProjection | None
     refusal: str | None
     heads: int | None = None
     blocks: bool = False
@@ -52,13 +52,13 @@ class Site:
 class Layout:
     """All calls of a pass, in order."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[AttentionSite, ...]
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def by_output(self) -> dict[tuple[str, int], Output]:
+    def by_output(self) -> dict[tuple[str, int], OutputProjection]:
         """The outputs, by module and how manieth use of it."""
-        return {(site.output.module, site.output.turn): site.output for site in self.sites if site.output is not None}
+        return {(site.output.module, site.output.use): site.output for site in self.sites if site.output is not None}
 
 
 def is_linear(module: nn.Module) -> bool:
@@ -67,18 +67,18 @@ def is_linear(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear | Conv1D) and isinstance(weight, Tensor) and weight.dim() == 2 and weight.is_floating_point()
 
 
-def blocks_of(module: nn.Module, heads: int) -> Float[Tensor, "H E M"]:
+def w_o_by_head(module: nn.Module, heads: int) -> Float[Tensor, "H E M"]:
     """W_O by head: what each head's words are multiplied by. A Conv1D stores it the other way round than a Linear."""
-    weight = held(module, "weight")
+    weight = resident_weight(module, "weight")
     whole = weight if isinstance(module, Conv1D) else weight.t()
     return whole.unflatten(0, (heads, -1))
 
 
-def bias_of(module: nn.Module) -> Float[Tensor, " M"] | None:
-    return held(module, "bias") if isinstance(module.bias, torch.Tensor) else None
+def w_o_bias(module: nn.Module) -> Float[Tensor, " M"] | None:
+    return resident_weight(module, "bias") if isinstance(module.bias, torch.Tensor) else None
 
 
-def held(module: nn.Module, name: str) -> Tensor:
+def resident_weight(module: nn.Module, name: str) -> Tensor:
     """A weight; from where accelerate keeps it, where the module has it only while it runs."""
     weight: Tensor = getattr(module, name).detach()
     hook = getattr(module, "_hf_hook", None)
@@ -86,7 +86,7 @@ def held(module: nn.Module, name: str) -> Tensor:
     return kept[name] if weight.is_meta and kept is not None else weight
 
 
-def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:
+def split_by_call(read: Tensor, output: OutputProjection, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:
     """What W_O reads, call by call and head by head: [B, T, H, E] as `shapes` says, which may differ from call to call."""
     if output.sequence_first:
         read = read.transpose(0, 1)
@@ -95,6 +95,6 @@ def apart(read: Tensor, output: Output, shapes: list[tuple[int, int, int, int]])
     return [part.reshape(shape) for part, shape in zip(rows.split(counts), shapes, strict=True)]
 
 
-def whole(written: Tensor, output: Output, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:
+def split_output_by_call(written: Tensor, output: OutputProjection, shapes: list[tuple[int, int, int, int]]) -> list[Tensor]:
     """What comes out of W_O's module, call by call: [B, T, M]."""
-    return [part[:, :, 0] for part in apart(written, output, [(b, t, 1, written.shape[-1]) for b, t, _, _ in shapes])]
+    return [part[:, :, 0] for part in split_by_call(written, output, [(b, t, 1, written.shape[-1]) for b, t, _, _ in shapes])]

@@ -18,22 +18,22 @@ from headwise.attention.call import Attended
 from headwise.axes import Output as Said
 from headwise.axes import Tensor
 from headwise.errors import ModelError, UnseenAttention
-from headwise.models.capture.attention_request import Asked
-from headwise.models.capture.eager_capture import are_rows, asked_of, fused, heads_of
-from headwise.models.capture.hf_attention import running
-from headwise.models.capture.layout import Layout, Output, Site, apart, is_linear, whole
-from headwise.models.capture.output_projection import Words, in_order, words_in
-from headwise.models.capture.recorder import Heard, Watch, Wish, shape_of
-from headwise.models.capture.softmax_detector import ATTENTION, Lookout, unseen
-from headwise.models.hooks.z_hooks import set_turns, turns_of
-from headwise.models.verification.head_separability import mixed, said_otherwise
+from headwise.models.capture.attention_request import AttentionRequest
+from headwise.models.capture.eager_capture import are_distributions, count_heads, request_from_fused, request_from_weights
+from headwise.models.capture.hf_attention import recording
+from headwise.models.capture.layout import AttentionSite, Layout, OutputProjection, is_linear, split_by_call, split_output_by_call
+from headwise.models.capture.output_projection import InputMatch, has_token_order, match_z
+from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, Recorder, z_shape
+from headwise.models.capture.softmax_detector import ATTENTION, SoftmaxDetector, unread_attention
+from headwise.models.hooks.z_hooks import set_use_counts, use_counts
+from headwise.models.verification.head_separability import mixing_reason, perturb_heads
 
 CROSS = re.compile(r"cross|enc_?dec|encoder_attn", re.IGNORECASE)
 SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "memory")
 
 
 @dataclass(eq=False)
-class Frame:
+class ModuleFrame:
     """One use of a module that is running, with the attention calls that it has made.
 
     Attributes:
@@ -47,26 +47,26 @@ class Frame:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     start: int
-    calls: list["Opened"] = field(default_factory=list)
-    found: "Reading | None" = None
+    calls: list["PendingCall"] = field(default_factory=list)
+    found: "ProjectionCandidate | None" = None
     exact_readers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class PendingCall:
     """A call whose W_O is not known yet."""
 
     index: int
     module: str
     cross: bool
-    asked: Asked
+    request: AttentionRequest
     attended: Attended
     heads: int | None = None
     blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ProjectionCandidate:
     """A linear module that read as many numbers a token as the heads say.
 
     Attributes:
@@ -75,11 +75,11 @@ class Reading:
 
     calls: int
     module: str
-    turn: int
-    turn_in_frame: int
+    use: int
+    use_in_frame: int
     read: Tensor
     written: Tensor
-    words: Words
+    words: InputMatch
 
 
 @dataclass(eq=False)
@@ -88,19 +88,19 @@ class Replay:
 
     words: list[Tensor]
     module: str
-    turn: int
+    use: int
     seen: int = 0
     read: Tensor | None = None
 
 
-class Survey(Watch):
+class LayoutDiscovery(Recorder):
     """Runs the twin once with every module watched, and draws the layout."""
 
-    def __init__(self, twin: nn.Module, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool, entry: str = "") -> None:
-        super().__init__(twin, Layout(()), inputs, wish, unmasked_is_causal, entry)
-        self.stack: list[Frame] = []
-        self.waiting: list[Frame] = []  # returned, and W_O of their calls still to come
-        self.sites: dict[int, Site] = {}
+    def __init__(self, clone: nn.Module, inputs: Mapping[str, Any], spec: CaptureSpec, unmasked_is_causal: bool, entry: str = "") -> None:
+        super().__init__(clone, Layout(()), inputs, spec, unmasked_is_causal, entry)
+        self.stack: list[ModuleFrame] = []
+        self.waiting: list[ModuleFrame] = []  # returned, and W_O of their calls still to come
+        self.sites: dict[int, AttentionSite] = {}
         self.replay: Replay | None = None
         self.linear_uses: list[str] = []
         self.ran: dict[str, str] = {}
@@ -112,63 +112,63 @@ class Survey(Watch):
             UnseenAttention: some attention does not pass through the interface.
             ModelError: there is no attention.
         """
-        for name, module in self.twin.named_modules():
+        for name, module in self.clone.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
                 continue
             module.register_forward_pre_hook(self._enter(name), with_kwargs=True)
             module.register_forward_hook(self._leave(name), with_kwargs=True)
-        lookout = Lookout(self, [*self.twin.parameters(), *self.twin.buffers()])
-        with running(self), torch.inference_mode(False), torch.no_grad(), lookout, self._by_distance():
+        detector = SoftmaxDetector(self, [*self.clone.parameters(), *self.clone.buffers()])
+        with recording(self), torch.inference_mode(False), torch.no_grad(), detector, self._by_distance():
             outputs = self.entry(**self.inputs)
         for frame in self.waiting:
             self._decide(frame, None, f"no Linear or Conv1D after it reads H x E = {_width(frame)} numbers a token")
-        notes = self._check(lookout)
+        notes = self._check(detector)
         return outputs, Layout(tuple(self.sites[index] for index in range(self.count)), notes)
 
     def where(self) -> tuple[tuple[str, str], ...]:
         return tuple((frame.name, type(frame.module).__name__) for frame in self.stack)
 
-    def attend(self, module: nn.Module, asked: Asked) -> Said:
+    def attend(self, module: nn.Module, request: AttentionRequest) -> Said:
         if self.replay is not None:
             return self.replay.words.pop(0)
         with self._own_work():
-            attended = self.compute(asked)
+            attended = self.compute(request)
         frame = next((frame for frame in reversed(self.stack) if frame.module is module), self.stack[-1])
-        frame.calls.append(Opened(self.count, self.names[id(module)], _is_cross(frame, asked), asked, attended))
+        frame.calls.append(PendingCall(self.count, self.names[id(module)], _is_cross(frame, request), request, attended))
         self.count += 1
         return attended.output
 
-    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    def capture_product(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         """A product of weights with values: a call, if its rows are weights and its heads can be counted."""
         with self._own_work():
             around = [frame.module for frame in reversed(self.stack)]
-            heads = heads_of(shape, around, weights) if are_rows(weights) else None
+            heads = count_heads(shape, around, weights) if are_distributions(weights) else None
             if heads is None:
                 return None
             if self.replay is not None:
                 return self.replay.words.pop(0).flatten(0, 1)
-            return self._overheard(asked_of(weights, value, heads), said.unflatten(0, (-1, heads)), said)
+            return self._captured(request_from_weights(weights, value, heads), said.unflatten(0, (-1, heads)), said)
 
-    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+    def capture_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
         if named["query"].dim() != 4:
             return None
         if self.replay is not None:
             return self.replay.words.pop(0)
         with self._own_work():
-            return self._overheard(fused(named, self.taken_apart), said, said)
+            return self._captured(request_from_fused(named, self.split_mask), said, said)
 
-    def _overheard(self, asked: Asked, z: Said, said: Tensor) -> Tensor:
+    def _captured(self, request: AttentionRequest, z: Said, said: Tensor) -> Tensor:
         frame = self.stack[-1]
-        attended = replace(self.compute(asked), output=z.clone())  # the model may add to it in place
-        blocks = _are_blocks(frame, asked)
-        frame.calls.append(Opened(self.count, frame.name, not blocks and _is_cross(frame, asked), asked, attended, z.shape[1], blocks))
+        attended = replace(self.compute(request), output=z.clone())  # the model may add to it in place
+        blocks = _are_blocks(frame, request)
+        frame.calls.append(PendingCall(self.count, frame.name, not blocks and _is_cross(frame, request), request, attended, z.shape[1], blocks))
         self.count += 1
         return said
 
     def _enter(self, name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self.replay is None:
-                self.stack.append(Frame(name, module, args, kwargs, len(self.linear_uses)))
+                self.stack.append(ModuleFrame(name, module, args, kwargs, len(self.linear_uses)))
                 self.ran[name] = type(module).__name__
 
         return hook
@@ -176,7 +176,7 @@ class Survey(Watch):
     def _leave(self, name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
             if self.replay is not None:
-                self._caught(name, args, kwargs)
+                self._intercepted(name, args, kwargs)
                 return
             with self._own_work():
                 if is_linear(module) and isinstance(result, Tensor):
@@ -188,134 +188,134 @@ class Survey(Watch):
 
     def _linear(self, name: str, read: Tensor, written: Tensor) -> None:
         """A linear module has run: it may hold W_O of calls that wait for one."""
-        turn = self.linear_uses.count(name)
+        use = self.linear_uses.count(name)
         self.linear_uses.append(name)
         for frame in [*self.waiting, *(frame for frame in self.stack if frame.calls)]:
             self._close(frame)
             if not frame.calls or read.shape[-1] != _width(frame):
                 continue
-            words = words_in(read, [call.attended.output for call in frame.calls])
-            if words is Words.EXACT or words is Words.SEQUENCE_FIRST:
+            words = match_z(read, [call.attended.output for call in frame.calls])
+            if words is InputMatch.EXACT or words is InputMatch.SEQUENCE_FIRST:
                 frame.exact_readers.append(name)
-            if frame.found is None or frame.found.words is Words.OTHER:
-                frame.found = Reading(len(frame.calls), name, turn, self.linear_uses[frame.start : -1].count(name), read, written, words)
+            if frame.found is None or frame.found.words is InputMatch.OTHER:
+                frame.found = ProjectionCandidate(len(frame.calls), name, use, self.linear_uses[frame.start : -1].count(name), read, written, words)
             if frame in self.waiting:
                 self.waiting.remove(frame)
                 self._settle(frame, inside=False)
 
-    def _close(self, frame: Frame) -> None:
+    def _close(self, frame: ModuleFrame) -> None:
         """Settle the calls whose W_O has been found, where further calls came after it (ProphetNet: one for each stream)."""
         found = frame.found
-        if found is not None and found.words is not Words.OTHER and found.calls < len(frame.calls):
+        if found is not None and found.words is not InputMatch.OTHER and found.calls < len(frame.calls):
             later = frame.calls[found.calls :]
             frame.calls = frame.calls[: found.calls]
             self._settle(frame, inside=True)
             frame.calls, frame.found, frame.exact_readers = later, None, []
 
-    def _returned(self, frame: Frame) -> None:
+    def _returned(self, frame: ModuleFrame) -> None:
         self._close(frame)
         if frame.calls and frame.found is None:
             self.waiting.append(frame)
         elif frame.calls:
             self._settle(frame, inside=True)
 
-    def _settle(self, frame: Frame, inside: bool) -> None:
+    def _settle(self, frame: ModuleFrame, inside: bool) -> None:
         """Accept what was found as W_O of a frame's calls, or say why not."""
         found = frame.found
         others = sorted(set(frame.exact_readers) - {found.module})
         refusal = None
         if others:
             refusal = f"both {found.module} and {others[0]} read what its heads say (an adapter that is not merged?)"
-        elif found.words is Words.OTHER and not inside:
+        elif found.words is InputMatch.OTHER and not inside:
             refusal = f"{found.module}, the first after it that could hold W_O, reads something else than what its heads say"
-        elif found.words is Words.OTHER and not in_order(found.read, [call.attended.output for call in frame.calls]):
+        elif found.words is InputMatch.OTHER and not has_token_order(found.read, [call.attended.output for call in frame.calls]):
             refusal = f"{found.module} reads {list(found.read.shape)}, in which the tokens cannot be told apart"
-        elif found.words is Words.OTHER:
-            reason = mixed(found.read, frame.calls[0].asked.query.shape[1], lambda chosen: self._again(frame, chosen))
+        elif found.words is InputMatch.OTHER:
+            reason = mixing_reason(found.read, frame.calls[0].request.query.shape[1], lambda chosen: self._again(frame, chosen))
             refusal = None if reason is None else f"what {found.module} reads of {reason}"
         self._decide(frame, found, refusal)
 
-    def _again(self, frame: Frame, chosen: Tensor) -> Tensor:
+    def _again(self, frame: ModuleFrame, chosen: Tensor) -> Tensor:
         """What W_O reads when the chosen heads say something else."""
-        words = [said_otherwise(call.attended.output, chosen) for call in frame.calls]
-        self.replay = replay = Replay(words, frame.found.module, frame.found.turn_in_frame)
+        words = [perturb_heads(call.attended.output, chosen) for call in frame.calls]
+        self.replay = replay = Replay(words, frame.found.module, frame.found.use_in_frame)
         before, self.busy = self.busy, False
-        turns = turns_of(frame.module)
+        turns = use_counts(frame.module)
         since = self.linear_uses[frame.start :]
-        set_turns({module: turn - since.count(self.names[id(module)]) for module, turn in turns.items()})
+        set_use_counts({module: use - since.count(self.names[id(module)]) for module, use in turns.items()})
         try:
             with torch.random.fork_rng(devices=()):  # what this draws, the rest of the pass must not miss
                 frame.module(*frame.args, **frame.kwargs)
         finally:
             self.replay, self.busy = None, before
-            set_turns(turns)
+            set_use_counts(turns)
         if replay.read is None:
             raise ModelError(f"{frame.name} must do the same when it runs again, got another way through it. Its heads cannot be told apart.")
         return replay.read
 
-    def _caught(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _intercepted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if name == self.replay.module:
-            if self.replay.seen == self.replay.turn:
+            if self.replay.seen == self.replay.use:
                 self.replay.read = args[0] if args else kwargs["input"]
             self.replay.seen += 1
 
-    def _decide(self, frame: Frame, found: Reading | None, refusal: str | None) -> None:
+    def _decide(self, frame: ModuleFrame, found: ProjectionCandidate | None, refusal: str | None) -> None:
         """Write down where W_O of a frame's calls is, or why they have none, and tell the listener of the calls."""
         output, reads, writes = None, [None] * len(frame.calls), [None] * len(frame.calls)
         if found is not None and refusal is None:
             calls = tuple(call.index for call in frame.calls)
-            output = Output(found.module, found.turn, calls, found.words is not Words.OTHER, found.words is Words.SEQUENCE_FIRST)
-            shapes = [shape_of(call.attended.output) for call in frame.calls]
-            reads, writes = apart(found.read, output, shapes), whole(found.written, output, shapes)
+            output = OutputProjection(found.module, found.use, calls, found.words is not InputMatch.OTHER, found.words is InputMatch.SEQUENCE_FIRST)
+            shapes = [z_shape(call.attended.output) for call in frame.calls]
+            reads, writes = split_by_call(found.read, output, shapes), split_output_by_call(found.written, output, shapes)
         for call, read, written in zip(frame.calls, reads, writes, strict=True):
-            self.sites[call.index] = Site(call.index, call.module, call.cross, output, refusal, call.heads, call.blocks)
-            self.wish.listener(Heard(call.index, call.asked, call.attended, read, written))
+            self.sites[call.index] = AttentionSite(call.index, call.module, call.cross, output, refusal, call.heads, call.blocks)
+            self.spec.on_record(AttentionRecord(call.index, call.request, call.attended, read, written))
         frame.calls = []
 
-    def _check(self, lookout: Lookout) -> tuple[str, ...]:
+    def _check(self, detector: SoftmaxDetector) -> tuple[str, ...]:
         """Refuse attention that could not be read; note what calls itself attention and has no weights to show."""
         callers = [site.module for site in self.sites.values()]
-        missed, other = unseen(lookout, callers)
+        missed, other = unread_attention(detector, callers)
         if missed:
             raise UnseenAttention(
                 f"attention of a model must have weights whose rows add up to 1 and that multiply values, got {len(missed)} modules of "
-                f"{type(self.twin).__name__} where they do not: {listed(missed)}. Their heads would be missing, so this model cannot be opened yet."
+                f"{type(self.clone).__name__} where they do not: {name_list(missed)}. Their heads would be missing, so this model cannot be opened yet."
             )
         if not callers and other:
             raise UnseenAttention(
-                f"attention of a model must be seen to multiply values with its weights as a matrix, got {len(other)} modules of {type(self.twin).__name__} "
-                f"where that is not seen: {listed(other)}. Sampling points, lags, and bands cut into chunks cannot be read yet."
+                f"attention of a model must be seen to multiply values with its weights as a matrix, got {len(other)} modules of {type(self.clone).__name__} "
+                f"where that is not seen: {name_list(other)}. Sampling points, lags, and bands cut into chunks cannot be read yet."
             )
         if not callers:
-            raise UnseenAttention(f"a model must compute attention with a softmax, got none from {type(self.twin).__name__}. It has no attention to show.")
+            raise UnseenAttention(f"a model must compute attention with a softmax, got none from {type(self.clone).__name__}. It has no attention to show.")
         kind = "not seen: its softmax is not seen to multiply values as a matrix (sampling points, lags, bands cut into chunks)"
-        silent = [name for name, kind in self.ran.items() if ATTENTION.search(kind) and not any(_related(name, heard) for heard in (*callers, *other))]
+        silent = [name for name, kind in self.ran.items() if ATTENTION.search(kind) and not any(_related(name, record) for record in (*callers, *other))]
         notes = ((other, kind), (silent, "attention without a softmax, which has no weights to show"))
-        return tuple(f"{listed(names)}: {note}" for names, note in notes if names)
+        return tuple(f"{name_list(names)}: {note}" for names, note in notes if names)
 
 
-def _width(frame: Frame) -> int:
+def _width(frame: ModuleFrame) -> int:
     """H x E of the calls of a frame; -1 where they differ, as no module reads that."""
     widths = {call.attended.output.shape[1] * call.attended.output.shape[3] for call in frame.calls}
     return widths.pop() if len(widths) == 1 else -1
 
 
-def _is_cross(frame: Frame, asked: Asked) -> bool:
+def _is_cross(frame: ModuleFrame, request: AttentionRequest) -> bool:
     """Whether the keys are other tokens than the queries: by their number, by name, or by what the module was given."""
-    if asked.query.shape[2] != asked.key.shape[2] or CROSS.search(type(frame.module).__name__) or CROSS.search(frame.name.rpartition(".")[2]):
+    if request.query.shape[2] != request.key.shape[2] or CROSS.search(type(frame.module).__name__) or CROSS.search(frame.name.rpartition(".")[2]):
         return True
     given = signature(frame.module.forward).bind_partial(*frame.args, **frame.kwargs).arguments
     return any(isinstance(given.get(name), Tensor) for name in SOURCES)
 
 
-def _are_blocks(frame: Frame, asked: Asked) -> bool:
+def _are_blocks(frame: ModuleFrame, request: AttentionRequest) -> bool:
     """Whether the batch rows are blocks of the module's own tokens, with a query for each of these.
 
     They are more than the rows that it was given; or, of a text that fits into one block, as many, each longer than the text and with neighbours around it.
     """
     own = next((x for x in (*frame.args, *frame.kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 3), None)
-    b, _, t, _ = asked.query.shape
-    keys = asked.key.shape[2]
+    b, _, t, _ = request.query.shape
+    keys = request.key.shape[2]
     if own is None or t == keys:
         return False
     rows, tokens = own.shape[:2]
@@ -326,7 +326,7 @@ def _related(name: str, caller: str) -> bool:
     return not name or name == caller or name.startswith(f"{caller}.") or caller.startswith(f"{name}.")
 
 
-def listed(names: list[str]) -> str:
+def name_list(names: list[str]) -> str:
     """A few of the names, and how many more there are."""
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -7,7 +7,7 @@ import torch
 from headwise.axes import Tensor
 
 
-class Words(Enum):
+class InputMatch(Enum):
     """What a linear module reads, compared with what the heads say."""
 
     EXACT = "the same, token by token"
@@ -15,19 +15,19 @@ class Words(Enum):
     OTHER = "something else"
 
 
-def words_in(read: Tensor, said: list[Tensor]) -> Words:
+def match_z(read: Tensor, said: list[Tensor]) -> InputMatch:
     """Compare with what the calls' heads say, [B, H, T, E] each; calls may differ in batch and length."""
     rows = [z.transpose(1, 2).flatten(2).to(read.dtype) for z in said]
     if sum(x.numel() for x in rows) != read.numel():
-        return Words.OTHER
+        return InputMatch.OTHER
     if torch.equal(read.reshape(-1, read.shape[-1]), torch.cat([x.flatten(0, 1) for x in rows])):
-        return Words.EXACT
+        return InputMatch.EXACT
     if len(rows) == 1 and read.dim() == 3 and read.shape[:2] == rows[0].shape[1::-1] and torch.equal(read.transpose(0, 1), rows[0]):
-        return Words.SEQUENCE_FIRST
-    return Words.OTHER
+        return InputMatch.SEQUENCE_FIRST
+    return InputMatch.OTHER
 
 
-def in_order(read: Tensor, said: list[Tensor]) -> bool:
+def has_token_order(read: Tensor, said: list[Tensor]) -> bool:
     """Whether a tensor that is not the heads' own words has, by its shape, their tokens in their order."""
     counts = [z.shape[0] * z.shape[2] for z in said]
     if read.dim() == 2 or (read.dim() == 3 and read.shape[0] == 1):

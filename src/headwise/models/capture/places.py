@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 from transformers import PreTrainedModel
 
-from headwise.models.capture.layout import Site
+from headwise.models.capture.layout import AttentionSite
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Place:
     blocks: bool = False
 
 
-def places(model: nn.Module, sites: Sequence[Site], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Place]:
+def places(model: nn.Module, sites: Sequence[AttentionSite], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Place]:
     """The place of each call, given its [B, H, G, T, S].
 
     A part is "self", "cross", "encoder.self", "vision_tower.self": the tower is the innermost PreTrainedModel around the

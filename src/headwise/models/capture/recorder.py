@@ -13,16 +13,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 from headwise.attention.attend import compute
 from headwise.attention.call import Attended
 from headwise.axes import Float, Int, Output, Tensor
-from headwise.models.capture.attention_request import Asked, TakenApart
-from headwise.models.capture.eager_capture import asked_of, fused
-from headwise.models.capture.hf_attention import running
-from headwise.models.capture.layout import Layout, apart, whole
-from headwise.models.capture.softmax_detector import Lookout
-from headwise.models.masks.diagonal_bias import Differences, are_long
+from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
+from headwise.models.capture.eager_capture import request_from_fused, request_from_weights
+from headwise.models.capture.hf_attention import recording
+from headwise.models.capture.layout import Layout, split_by_call, split_output_by_call
+from headwise.models.capture.softmax_detector import SoftmaxDetector
+from headwise.models.masks.diagonal_bias import DistanceMode, are_long
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class AttentionRecord:
     """An attention call, complete.
 
     Attributes:
@@ -32,22 +32,22 @@ class Heard:
     """
 
     index: int
-    asked: Asked
+    request: AttentionRequest
     attended: Attended
-    read: Float[Tensor, "B T H E"] | None
-    written: Float[Tensor, "B T M"] | None
+    z: Float[Tensor, "B T H E"] | None
+    w_o_output: Float[Tensor, "B T M"] | None
 
 
 class LayoutChanged(Exception):
     """The calls of this pass are not those that the layout lists: no error, the model is surveyed again."""
 
 
-class _Enough(Exception):
+class _PassEnded(Exception):
     """Everything wanted has been heard: the rest of the pass need not run."""
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class CaptureSpec:
     """What a pass is to find out.
 
     Attributes:
@@ -58,12 +58,12 @@ class Wish:
     """
 
     statistics: tuple[str, ...]
-    listener: Callable[[Heard], None]
+    on_record: Callable[[AttentionRecord], None]
     calls: Collection[int] | None = None
     segments: Int[Tensor, "B S"] | None = None
 
 
-class Watch:
+class Recorder:
     """Runs a twin once and tells the listener.
 
     Args:
@@ -74,18 +74,18 @@ class Watch:
         entry: the module that the pass is of; the whole twin when empty.
     """
 
-    def __init__(self, twin: nn.Module, layout: Layout, inputs: Mapping[str, Any], wish: Wish, unmasked_is_causal: bool, entry: str = "") -> None:
-        self.entry = twin.get_submodule(entry)
-        self.twin, self.layout, self.inputs, self.wish = twin, layout, inputs, wish
+    def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any], spec: CaptureSpec, unmasked_is_causal: bool, entry: str = "") -> None:
+        self.entry = clone.get_submodule(entry)
+        self.clone, self.layout, self.inputs, self.spec = clone, layout, inputs, spec
         self.unmasked_is_causal = unmasked_is_causal
-        self.known = frozenset(inputs)
-        self.taken_apart = TakenApart()
-        self.names = {id(module): name for name, module in twin.named_modules()}
+        self.model_kwargs = frozenset(inputs)
+        self.split_mask = MaskSplitter()
+        self.names = {id(module): name for name, module in clone.named_modules()}
         self.count = 0
-        self.turns: Counter[str] = Counter()
-        self.open: dict[int, tuple[Asked, Attended]] = {}
+        self.uses: Counter[str] = Counter()
+        self.pending: dict[int, tuple[AttentionRequest, Attended]] = {}
         self.busy = False
-        self.left = None if wish.calls is None else _with_companions(layout, wish.calls)
+        self.remaining = None if spec.calls is None else _with_companions(layout, spec.calls)
 
     def run(self) -> Any:
         """The model's output; None where the pass ended early.
@@ -94,25 +94,25 @@ class Watch:
             LayoutChanged: the model took another way than the layout says.
         """
         for name in {output.module for output in self.layout.by_output.values()}:
-            self.twin.get_submodule(name).register_forward_hook(self._leaf(name), with_kwargs=True)
+            self.clone.get_submodule(name).register_forward_hook(self._projection_hook(name), with_kwargs=True)
         try:
-            with running(self), torch.inference_mode(False), torch.no_grad(), self._ear(), self._by_distance():
+            with recording(self), torch.inference_mode(False), torch.no_grad(), self._detector_mode(), self._by_distance():
                 outputs = self.entry(**self.inputs)
-        except _Enough:
+        except _PassEnded:
             return None
         if self.count != len(self.layout.sites):
             raise LayoutChanged
         return outputs
 
-    def _ear(self) -> Any:
+    def _detector_mode(self) -> Any:
         """Listens to operators, where the layout has attention that the model computes itself."""
         if all(site.heads is None for site in self.layout.sites):
             return nullcontext()
-        return Lookout(self, [*self.twin.parameters(), *self.twin.buffers()])
+        return SoftmaxDetector(self, [*self.clone.parameters(), *self.clone.buffers()])
 
     def _by_distance(self) -> Any:
         """Keeps what depends on distances alone by diagonal, where the input is long."""
-        return Differences(self) if are_long(self.inputs) else nullcontext()
+        return DistanceMode(self) if are_long(self.inputs) else nullcontext()
 
     def where(self) -> tuple[tuple[str, str], ...]:
         return ()
@@ -122,25 +122,25 @@ class Watch:
         ids = next((x for name in ("input_ids", "inputs_embeds") if isinstance(x := self.inputs.get(name), Tensor) and x.dim() > 1), None)
         return ids is not None and len(shape) == 4 and shape[:2] == ids.shape[:2] and shape[2] == shape[3] != shape[1]
 
-    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    def capture_product(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         """A product of weights with values: a call, if the layout has one here that fits."""
         site = self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
         if site is None or site.heads is None or weights.shape[0] % site.heads:
             return None
         with self._own_work():
-            return self._overheard(asked_of(weights, value, site.heads), said.unflatten(0, (-1, site.heads)), said)
+            return self._captured(request_from_weights(weights, value, site.heads), said.unflatten(0, (-1, site.heads)), said)
 
-    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+    def capture_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
         site = self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
         if site is None or site.heads is None:
             return None
         with self._own_work():
-            return self._overheard(fused(named, self.taken_apart), said, said)
+            return self._captured(request_from_fused(named, self.split_mask), said, said)
 
-    def _overheard(self, asked: Asked, z: Output, said: Tensor) -> Tensor:
+    def _captured(self, request: AttentionRequest, z: Output, said: Tensor) -> Tensor:
         index = self.count
         self.count += 1
-        self._remember(index, asked, replace(self.compute(asked), output=z.clone()))  # the model may add to it in place
+        self._remember(index, request, replace(self.compute(request), output=z.clone()))  # the model may add to it in place
         return said
 
     @contextmanager
@@ -152,62 +152,62 @@ class Watch:
         finally:
             self.busy = before
 
-    def has(self, module: nn.Module) -> bool:
+    def owns(self, module: nn.Module) -> bool:
         return id(module) in self.names
 
-    def attend(self, module: nn.Module, asked: Asked) -> Output:
+    def attend(self, module: nn.Module, request: AttentionRequest) -> Output:
         """Compute a call, and remember it until W_O has read it."""
         index = self.count
         self.count += 1
         if index >= len(self.layout.sites) or self.layout.sites[index].module != self.names[id(module)]:
             raise LayoutChanged
         with self._own_work():
-            attended = self.compute(asked)
-            self._remember(index, asked, attended)
+            attended = self.compute(request)
+            self._remember(index, request, attended)
         return attended.output
 
-    def _remember(self, index: int, asked: Asked, attended: Attended) -> None:
-        if self.left is None or index in self.left:
-            self.open[index] = (asked, attended)
+    def _remember(self, index: int, request: AttentionRequest, attended: Attended) -> None:
+        if self.remaining is None or index in self.remaining:
+            self.pending[index] = (request, attended)
             if self.layout.sites[index].output is None:
-                self.tell(index, None, None)
+                self.emit(index, None, None)
 
-    def compute(self, asked: Asked) -> Attended:
+    def compute(self, request: AttentionRequest) -> Attended:
         """What the call comes to. No mode listens meanwhile: under one, torch never lets go of what it hands to a kernel by DLPack."""
         with _disable_current_modes():
-            return self._computed(asked)
+            return self._computed(request)
 
-    def _computed(self, asked: Asked) -> Attended:
-        segments = self.wish.segments
-        if segments is None or "segment" not in self.wish.statistics:
-            return compute(asked.query, asked.key, asked.value, asked.call, self.wish.statistics)
-        fits = tuple(segments.shape) == (asked.key.shape[0], asked.key.shape[2])
-        labels = segments if fits else torch.full((asked.key.shape[0], asked.key.shape[2]), -1)  # keys that are other tokens carry no label
-        call = replace(asked.call, segments=labels.to(asked.key.device))
-        return compute(asked.query, asked.key, asked.value, call, self.wish.statistics)
+    def _computed(self, request: AttentionRequest) -> Attended:
+        segments = self.spec.segments
+        if segments is None or "segment" not in self.spec.statistics:
+            return compute(request.query, request.key, request.value, request.call, self.spec.statistics)
+        fits = tuple(segments.shape) == (request.key.shape[0], request.key.shape[2])
+        labels = segments if fits else torch.full((request.key.shape[0], request.key.shape[2]), -1)  # keys that are other tokens carry no label
+        call = replace(request.call, segments=labels.to(request.key.device))
+        return compute(request.query, request.key, request.value, call, self.spec.statistics)
 
-    def tell(self, index: int, read: Tensor | None, written: Tensor | None) -> None:
-        asked, attended = self.open.pop(index)
-        if self.wish.calls is None or index in self.wish.calls:
-            self.wish.listener(Heard(index, asked, attended, read, written))
-        if self.left is not None:
-            self.left.discard(index)
-            if not self.left:
-                raise _Enough
+    def emit(self, index: int, z: Tensor | None, w_o_output: Tensor | None) -> None:
+        request, attended = self.pending.pop(index)
+        if self.spec.calls is None or index in self.spec.calls:
+            self.spec.on_record(AttentionRecord(index, request, attended, z, w_o_output))
+        if self.remaining is not None:
+            self.remaining.discard(index)
+            if not self.remaining:
+                raise _PassEnded
 
-    def _leaf(self, name: str) -> Callable[..., None]:
+    def _projection_hook(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor) -> None:
-            output = self.layout.by_output.get((name, self.turns[name]))
-            self.turns[name] += 1
+            output = self.layout.by_output.get((name, self.uses[name]))
+            self.uses[name] += 1
             if output is None:
                 return
-            if not any(index in self.open for index in output.calls):
+            if not any(index in self.pending for index in output.calls):
                 return
             with self._own_work():
-                shapes = [shape_of(self.open[index][1].output) for index in output.calls]
-                reads = apart(args[0] if args else kwargs["input"], output, shapes)
-                for index, read, write in zip(output.calls, reads, whole(result, output, shapes), strict=True):
-                    self.tell(index, read, write)
+                shapes = [z_shape(self.pending[index][1].output) for index in output.calls]
+                reads = split_by_call(args[0] if args else kwargs["input"], output, shapes)
+                for index, z, write in zip(output.calls, reads, split_output_by_call(result, output, shapes), strict=True):
+                    self.emit(index, z, write)
 
         return hook
 
@@ -218,7 +218,7 @@ def _with_companions(layout: Layout, calls: Collection[int]) -> set[int]:
     return set(calls).union(*(output.calls for output in outputs if output is not None))
 
 
-def shape_of(z: Output) -> tuple[int, int, int, int]:
+def z_shape(z: Output) -> tuple[int, int, int, int]:
     """[B, T, H, E] of z, as W_O reads it."""
     b, h, t, e = z.shape
     return b, t, h, e

@@ -5,10 +5,10 @@ from dataclasses import replace
 from headwise.attention.call import Call, Tiled, tile_of
 from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Key, Query, Rows, Tensor
-from headwise.models.capture.activation_store import Kept
+from headwise.models.capture.activation_store import StoredCall
 
 
-def one_head(kept: Kept, batch: int, head: int) -> tuple[Query, Key, Rows, Call]:
+def one_head(kept: StoredCall, batch: int, head: int) -> tuple[Query, Key, Rows, Call]:
     """Query, key, lse and call of this head alone: B = H = G = 1."""
     group = head // (kept.query.shape[1] // kept.key.shape[1])
     b, h, g = slice(batch, batch + 1), slice(head, head + 1), slice(group, group + 1)

@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from headwise.axes import Tensor
-from headwise.models.masks.diagonal_bias import Diagonals
-from headwise.models.masks.mask_description import Told
+from headwise.models.masks.diagonal_bias import DiagonalTensor
+from headwise.models.masks.mask_description import MaskHandle
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 FUSED = re.compile(r"scaled_dot_product|flash_att|efficient_att|multi_head_attention|transformer_encoder_layer|attention_forward", re.IGNORECASE)
@@ -31,16 +31,16 @@ VIEWS = frozenset(f"aten::{name}" for name in MOVES)
 
 
 @runtime_checkable
-class Scene(Protocol):
+class CaptureContext(Protocol):
     """Where in the model the pass is."""
 
     busy: bool  # our own code runs
 
-    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    def capture_product(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         """Told of a product of weights with values: what takes its result's place, or None when it cannot be read as attention."""
         ...
 
-    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+    def capture_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
         """Told of a fused operator and its arguments, likewise."""
         ...
 
@@ -54,24 +54,24 @@ class Scene(Protocol):
 
 
 @dataclass(frozen=True)
-class Softmax:
+class SoftmaxUse:
     """One softmax outside our function: the modules around it."""
 
     around: tuple[tuple[str, str], ...]
     shape: tuple[int, ...] = ()
 
 
-class Lookout(TorchDispatchMode):
+class SoftmaxDetector(TorchDispatchMode):
     """Looks at every operator of a pass."""
 
-    def __init__(self, scene: Scene, learned: list[Tensor]) -> None:
+    def __init__(self, scene: CaptureContext, learned: list[Tensor]) -> None:
         super().__init__()
         self.scene = scene
         self.learned = {x.untyped_storage().data_ptr() for x in learned}
         self.marks = WeakIdKeyDictionary()  # tensor: ("exp" | "sum" | "softmax", Softmax)
-        self.softmaxes: list[Softmax] = []
-        self.attentions: list[Softmax] = []
-        self.heard: list[Softmax] = []
+        self.softmaxes: list[SoftmaxUse] = []
+        self.attentions: list[SoftmaxUse] = []
+        self.captured: list[SoftmaxUse] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -96,14 +96,14 @@ class Lookout(TorchDispatchMode):
     def _fused(self, schema: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
         named = {argument.name: x for argument, x in zip(schema.arguments, args, strict=False)} | kwargs
         said = result[0] if isinstance(result, tuple) else result
-        told = self.scene.overhear_fused(named, said) if {"query", "key", "value"} <= set(named) and "proj_weight" not in named else None
+        told = self.scene.capture_fused(named, said) if {"query", "key", "value"} <= set(named) and "proj_weight" not in named else None
         if told is None:
-            self.attentions.append(Softmax(self.scene.where()))
+            self.attentions.append(SoftmaxUse(self.scene.where()))
             return result
         return (told, *result[1:]) if isinstance(result, tuple) else told
 
     def _softmax(self, result: Tensor) -> None:
-        found = Softmax(self.scene.where(), tuple(result.shape))
+        found = SoftmaxUse(self.scene.where(), tuple(result.shape))
         self.softmaxes.append(found)
         if not self.scene.is_within_tokens(found.shape):
             self.marks[result] = ("softmax", found)
@@ -130,9 +130,9 @@ class Lookout(TorchDispatchMode):
             others = [x for x in pair if x is not tensor and not self._is_learned(x)]
             if not others or kind not in ("softmax", "said"):
                 continue
-            told = self._overheard(pair, tensor, result, found) if kind == "softmax" else None
+            told = self._captured(pair, tensor, result, found) if kind == "softmax" else None
             if told is not None:
-                self.heard.append(found)
+                self.captured.append(found)
                 self.marks[told] = ("said", found)
                 return told
             self.attentions.append(found)
@@ -140,37 +140,37 @@ class Lookout(TorchDispatchMode):
 
     def _is_learned(self, x: Tensor) -> bool:
         """Whether a tensor is a weight of the model, or a copy of one in another order."""
-        if isinstance(x, Told | Diagonals):  # in a tensor's clothes, without a storage
+        if isinstance(x, MaskHandle | DiagonalTensor):  # in a tensor's clothes, without a storage
             return False
         return x.untyped_storage().data_ptr() in self.learned or self.marks.get(x, ("", None))[0] == "learned"
 
-    def _overheard(self, pair: list[Tensor], weights: Tensor, result: Tensor, found: Softmax) -> Tensor | None:
+    def _captured(self, pair: list[Tensor], weights: Tensor, result: Tensor, found: SoftmaxUse) -> Tensor | None:
         """Let the scene hear of a product, weights first and with three axes."""
         one, other = (x if x.dim() == 3 else x[None] for x in pair)
         flat = result if result.dim() == 3 else result[None]
         if pair[0] is weights:
-            told = self.scene.overhear(one, other, flat, found.shape)
+            told = self.scene.capture_product(one, other, flat, found.shape)
         else:
-            told = self.scene.overhear(other.transpose(1, 2), one.transpose(1, 2), flat.transpose(1, 2), found.shape)
+            told = self.scene.capture_product(other.transpose(1, 2), one.transpose(1, 2), flat.transpose(1, 2), found.shape)
             told = None if told is None else told.transpose(1, 2)
         return None if told is None else told.reshape(result.shape)
 
 
-def unseen(lookout: Lookout, callers: list[str]) -> tuple[list[str], list[str]]:
+def unread_attention(detector: SoftmaxDetector, callers: list[str]) -> tuple[list[str], list[str]]:
     """The modules whose attention could not be read; and those that call themselves attention and whose softmax multiplies no values.
 
     Args:
         callers: the modules whose attention was heard.
     """
-    missed = [_name(softmax) for softmax in lookout.attentions]
-    heard = {id(softmax) for softmax in lookout.heard}
+    missed = [_name(softmax) for softmax in detector.attentions]
+    captured = {id(softmax) for softmax in detector.captured}
     other = []
-    for softmax in lookout.softmaxes:
+    for softmax in detector.softmaxes:
         named = [name for name, kind in softmax.around if ATTENTION.search(kind)]
-        if id(softmax) not in heard and named and not any(caller == named[-1] or caller.startswith(f"{named[-1]}.") for caller in callers):
+        if id(softmax) not in captured and named and not any(caller == named[-1] or caller.startswith(f"{named[-1]}.") for caller in callers):
             other.append(named[-1])
     return list(dict.fromkeys(missed)), [name for name in dict.fromkeys(other) if name not in missed]
 
 
-def _name(softmax: Softmax) -> str:
+def _name(softmax: SoftmaxUse) -> str:
     return softmax.around[-1][0] if softmax.around else "the model itself"

@@ -7,16 +7,16 @@ import torch
 
 from headwise.attention.weights import weights
 from headwise.axes import Bool, Rows, Tensor
-from headwise.models.capture.activation_store import Kept, Store, kept
+from headwise.models.capture.activation_store import ActivationStore, StoredCall, stored_call
 from headwise.models.capture.malloc_trim import trim
-from headwise.models.capture.recorder import Heard
+from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.capture.slicing import one_head
 
-HOLES = 96 << 20  # bytes kept between two trims, each of which costs some 40 ms
+TRIM_BYTES = 96 << 20  # bytes kept between two trims, each of which costs some 40 ms
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
+class CallStatistics:
     """What stays of a call whatever the memory budget.
 
     Attributes:
@@ -32,29 +32,29 @@ class Numbers:
     notes: tuple[str, ...]
 
 
-class Collector:
+class StatisticsCollector:
     """The listener of a run's first pass."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ActivationStore) -> None:
         self.store = store
-        self.numbers: dict[int, Numbers] = {}
+        self.numbers: dict[int, CallStatistics] = {}
         self.trimmed = 0
 
-    def __call__(self, heard: Heard) -> None:
-        call = kept(heard)
-        statistics = {name: x.cpu() for name, x in heard.attended.statistics.items()}
+    def __call__(self, record: AttentionRecord) -> None:
+        call = stored_call(record)
+        statistics = {name: x.cpu() for name, x in record.attended.statistics.items()}
         if "first" in statistics and call.padding is not None:
             statistics["first"] = _on_first_token(statistics["first"], call)
         padding = None if call.padding is None else call.padding.cpu()
         shape = (call.query.shape[0], call.query.shape[1], call.key.shape[1], call.query.shape[2], call.key.shape[2])
-        self.numbers[heard.index] = Numbers(shape, statistics, call.lse, padding, heard.asked.notes)
-        self.store.offer(heard.index, call)
-        if self.store.bytes - self.trimmed > HOLES:
+        self.numbers[record.index] = CallStatistics(shape, statistics, call.lse, padding, record.request.notes)
+        self.store.offer(record.index, call)
+        if self.store.bytes - self.trimmed > TRIM_BYTES:
             self.trimmed = self.store.bytes
             trim()
 
 
-def _on_first_token(first: Rows, call: Kept) -> Rows:
+def _on_first_token(first: Rows, call: StoredCall) -> Rows:
     """The weight on the first key that is a token: behind left padding that is not key 0."""
     found = first.clone()
     for batch, start in enumerate(call.padding.to(torch.uint8).argmax(-1).tolist()):

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from headwise.axes import Float, Tensor
 
 
-def listen(twin: nn.Module) -> None:
+def instrument_mha(clone: nn.Module) -> None:
     """Set every `nn.MultiheadAttention` of a twin to our function, and turn the fused paths around it off."""
-    for module in twin.modules():
+    for module in clone.modules():
         if type(module) is nn.MultiheadAttention:
             module.forward = partial(forward, module)
         elif isinstance(module, nn.TransformerEncoder):
@@ -39,7 +39,7 @@ def forward(
 
     `key_padding_mask` and a bool `attn_mask` are True where hidden, as torch has it; `bias_k` and `add_zero_attn` add a key.
     """
-    from headwise.models.capture.hf_attention import attention
+    from headwise.models.capture.hf_attention import attention_forward
 
     batched = query.dim() == 3
     query, key, value = (_batch_first(x, batched, module.batch_first) for x in (query, key, value))
@@ -53,7 +53,7 @@ def forward(
         k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
         extra += 1
     mask = _merged(module, key_padding_mask, attn_mask, q, extra)
-    z, _ = attention(module, q, k, v, mask, scaling=q.shape[-1] ** -0.5, is_causal=False)
+    z, _ = attention_forward(module, q, k, v, mask, scaling=q.shape[-1] ** -0.5, is_causal=False)
     out = module.out_proj(z.flatten(2))
     weights = _weights(q, k, mask) if need_weights else None
     if weights is not None and average_attn_weights:

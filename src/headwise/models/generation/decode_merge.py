@@ -14,16 +14,16 @@ from torch.nn.functional import pad
 from headwise.attention.call import Attended, Call, Tiled, tile_of
 from headwise.attention.mask import LazyMask, Visible, visible
 from headwise.axes import Bool, Float, Key, Tensor, Value
-from headwise.models.capture.layout import Layout, Site
-from headwise.models.capture.recorder import Heard
+from headwise.models.capture.layout import AttentionSite, Layout
+from headwise.models.capture.recorder import AttentionRecord
 
 
-class CannotJoin(Exception):
+class CannotMerge(Exception):
     """The steps are not rows of one attention: no error, the whole text is read in one pass instead."""
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class StepRows:
     """The rows of one pass: who sees whom is as the pass had it, with its keys at their place among all keys."""
 
     rows: slice
@@ -32,65 +32,65 @@ class Piece:
     bias: Tensor | Tiled | None
 
 
-class Pieces(LazyMask):
+class MergedMask(LazyMask):
     """Who sees whom in all passes; the keys that a cache had dropped are hidden.
 
     Args:
         over: True where a key comes after the end of its text, [B, S]; None where none does.
     """
 
-    def __init__(self, pieces: Sequence[Piece], over: Bool[Tensor, "B S"] | None) -> None:
-        self.pieces, self.over = pieces, over
-        self.first = _stacked([piece.seen.first + piece.keys.start for piece in pieces])
-        self.stop = _stacked([piece.seen.stop + piece.keys.start for piece in pieces])
+    def __init__(self, steps: Sequence[StepRows], over: Bool[Tensor, "B S"] | None) -> None:
+        self.steps, self.over = steps, over
+        self.first = _stacked([step.seen.first + step.keys.start for step in steps])
+        self.stop = _stacked([step.seen.stop + step.keys.start for step in steps])
 
     def tile(self, rows: slice, keys: slice) -> Bool[Tensor, "#B #H t s"]:
-        seen = _stacked([pad(_seen_of(piece, *part), margin) for piece, part, margin in _overlaps(self.pieces, rows, keys)], 2)
+        seen = _stacked([pad(_seen_of(step, *part), margin) for step, part, margin in _overlaps(self.steps, rows, keys)], 2)
         return seen if self.over is None else seen & ~self.over[:, None, None, keys]
 
     def intervals(self) -> Visible:
-        plain = self.over is None and all(piece.seen.mask is None for piece in self.pieces)
+        plain = self.over is None and all(step.seen.mask is None for step in self.steps)
         return Visible(self.first, self.stop, None if plain else self)
 
 
-class Added(Tiled):
+class MergedBias(Tiled):
     """What all passes add to their scores: 0 where a key is none of the pass's."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self.pieces = pieces
+    def __init__(self, steps: Sequence[StepRows]) -> None:
+        self.steps = steps
 
     def tile(self, rows: slice, keys: slice) -> Float[Tensor, "#B #H t s"]:
-        return _stacked([pad(_bias_of(piece, *part), margin) for piece, part, margin in _overlaps(self.pieces, rows, keys)], 2)
+        return _stacked([pad(_bias_of(step, *part), margin) for step, part, margin in _overlaps(self.steps, rows, keys)], 2)
 
 
-class Strand:
+class CallHistory:
     """One call through all passes."""
 
-    def __init__(self, site: Site, heard: Heard) -> None:
-        self.site, self.first = site, heard
-        self.rows = [_rows_of(heard)]
-        self.key: Key = heard.asked.key
-        self.value: Value = heard.asked.value
-        self.queries = heard.asked.query.shape[2]
-        self.pieces = [_piece(heard.asked.call, 0, self.queries, 0, heard.asked.key.shape[2])]
+    def __init__(self, site: AttentionSite, record: AttentionRecord) -> None:
+        self.site, self.first = site, record
+        self.rows = [_rows_of(record)]
+        self.key: Key = record.request.key
+        self.value: Value = record.request.value
+        self.queries = record.request.query.shape[2]
+        self.steps = [_step(record.request.call, 0, self.queries, 0, record.request.key.shape[2])]
 
-    def add(self, heard: Heard) -> None:
+    def add(self, record: AttentionRecord) -> None:
         """One more pass.
 
         Raises:
             CannotJoin: its keys are not those of the passes before it, or it computes by another rule.
         """
-        asked, first = heard.asked, self.first.asked
-        rows = asked.query.shape[2]
-        start = self._grown(asked.key, asked.value, rows)
-        one, other = first.call, asked.call
+        request, first = record.request, self.first.request
+        rows = request.query.shape[2]
+        start = self._grown(request.key, request.value, rows)
+        one, other = first.call, request.call
         if (one.scale, one.softcap) != (other.scale, other.softcap) or not _same(one.sink, other.sink):
-            raise CannotJoin(f"{self.site.module} computes a step by another scale, cap or sink than the text before it")
+            raise CannotMerge(f"{self.site.module} computes a step by another scale, cap or sink than the text before it")
         if not self.site.cross and not torch.equal(other.offset + start, one.offset + self.queries):
-            raise CannotJoin(f"{self.site.module} counts the positions of a step otherwise")
-        self.pieces.append(_piece(other, self.queries, rows, start, asked.key.shape[2]))
+            raise CannotMerge(f"{self.site.module} counts the positions of a step otherwise")
+        self.steps.append(_step(other, self.queries, rows, start, request.key.shape[2]))
         self.queries += rows
-        self.rows.append(_rows_of(heard))
+        self.rows.append(_rows_of(record))
 
     def _grown(self, key: Key, value: Value, rows: int) -> int:
         """Take in a pass's new keys, the last ones; the place of its first key among all."""
@@ -100,14 +100,14 @@ class Strand:
         old = key.shape[2] - rows
         start = have - old
         if old < 0 or start < 0 or not (torch.equal(key[:, :, :old], self.key[:, :, start:]) and torch.equal(value[:, :, :old], self.value[:, :, start:])):
-            raise CannotJoin(f"{self.site.module} does not keep the keys and values of the text before a step")
+            raise CannotMerge(f"{self.site.module} does not keep the keys and values of the text before a step")
         if start == 0:
             self.key, self.value = key, value
         else:
             self.key, self.value = torch.cat([self.key, key[:, :, old:]], 2), torch.cat([self.value, value[:, :, old:]], 2)
         return start
 
-    def whole(self, index: int, over: Bool[Tensor, "B S"] | None, real: Bool[Tensor, "B S"] | None) -> Heard:
+    def whole(self, index: int, over: Bool[Tensor, "B S"] | None, real: Bool[Tensor, "B S"] | None) -> AttentionRecord:
         """All passes as one call.
 
         Args:
@@ -118,21 +118,21 @@ class Strand:
         if len(self.rows) == 1:
             return replace(first, index=index)
         of_text = real is not None and not self.site.cross and real.shape[1] == self.key.shape[2]
-        bias = Added(self.pieces) if any(piece.bias is not None for piece in self.pieces) else None
-        call = replace(first.asked.call, mask=Pieces(self.pieces, over if of_text else None), bias=bias, causal=False, window=None)
-        padding = (None if bool(real.all()) else real) if of_text else first.asked.padding
+        bias = MergedBias(self.steps) if any(step.bias is not None for step in self.steps) else None
+        call = replace(first.request.call, mask=MergedMask(self.steps, over if of_text else None), bias=bias, causal=False, window=None)
+        padding = (None if bool(real.all()) else real) if of_text else first.request.padding
         query, output, lse, read, written = (_under(parts, axis) for parts, axis in zip(zip(*self.rows, strict=True), (2, 2, 2, 1, 1), strict=True))
-        asked = replace(first.asked, query=query, key=self.key, value=self.value, call=call, padding=padding)
-        return Heard(index, asked, Attended(output, lse), read, written)  # pyright: ignore[reportArgumentType]
+        request = replace(first.request, query=query, key=self.key, value=self.value, call=call, padding=padding)
+        return AttentionRecord(index, request, Attended(output, lse), read, written)  # pyright: ignore[reportArgumentType]
 
 
-class Joining:
+class DecodeMerge:
     """Takes in pass after pass: a call goes on with the one that the same module made as its n-th in the passes before."""
 
     def __init__(self) -> None:
-        self.strands: dict[tuple[str, int], Strand] = {}
+        self.histories: dict[tuple[str, int], CallHistory] = {}
 
-    def add(self, layout: Layout, heard: Sequence[Heard]) -> None:
+    def add(self, layout: Layout, records: Sequence[AttentionRecord]) -> None:
         """One more pass.
 
         Raises:
@@ -140,54 +140,54 @@ class Joining:
         """
         turns: Counter[str] = Counter()
         names = [_named(site, turns) for site in layout.sites]
-        numbers = {name: i for i, name in enumerate(dict.fromkeys((*self.strands, *names)))}
-        for name, site, one in zip(names, layout.sites, heard, strict=True):
-            if name in self.strands:
-                self.strands[name].add(one)
+        numbers = {name: i for i, name in enumerate(dict.fromkeys((*self.histories, *names)))}
+        for name, site, one in zip(names, layout.sites, records, strict=True):
+            if name in self.histories:
+                self.histories[name].add(one)
             else:
                 calls = () if site.output is None else tuple(numbers[names[i]] for i in site.output.calls)
                 output = None if site.output is None else replace(site.output, calls=calls)
-                self.strands[name] = Strand(replace(site, index=numbers[name], output=output), one)
+                self.histories[name] = CallHistory(replace(site, index=numbers[name], output=output), one)
 
     def layout(self, notes: tuple[str, ...]) -> Layout:
         """Of all passes together."""
-        return Layout(tuple(strand.site for strand in self.strands.values()), notes)
+        return Layout(tuple(history.site for history in self.histories.values()), notes)
 
 
-def _named(site: Site, turns: "Counter[str]") -> tuple[str, int]:
+def _named(site: AttentionSite, turns: "Counter[str]") -> tuple[str, int]:
     """The module that calls, and how manieth time in this pass."""
     turns[site.module] += 1
     return site.module, turns[site.module]
 
 
-def _piece(call: Call, row: int, rows: int, start: int, keys: int) -> Piece:
-    return Piece(slice(row, row + rows), slice(start, start + keys), visible(call, rows, keys), call.bias)
+def _step(call: Call, row: int, rows: int, start: int, keys: int) -> StepRows:
+    return StepRows(slice(row, row + rows), slice(start, start + keys), visible(call, rows, keys), call.bias)
 
 
-def _overlaps(pieces: Sequence[Piece], rows: slice, keys: slice) -> list[tuple[Piece, tuple[slice, slice], tuple[int, int]]]:
+def _overlaps(steps: Sequence[StepRows], rows: slice, keys: slice) -> list[tuple[StepRows, tuple[slice, slice], tuple[int, int]]]:
     """The pieces with some of these rows: which rows and keys of the piece, and how many keys are missing before and after them."""
     found = []
-    for piece in pieces:
-        low, high = max(rows.start, piece.rows.start), min(rows.stop, piece.rows.stop)
+    for step in steps:
+        low, high = max(rows.start, step.rows.start), min(rows.stop, step.rows.stop)
         if low < high:
-            first = min(max(keys.start, piece.keys.start), keys.stop)
-            stop = max(min(keys.stop, piece.keys.stop), first)
-            part = slice(low - piece.rows.start, high - piece.rows.start), slice(first - piece.keys.start, stop - piece.keys.start)
-            found.append((piece, part if stop > first else (part[0], slice(0, 0)), (first - keys.start, keys.stop - stop)))
+            first = min(max(keys.start, step.keys.start), keys.stop)
+            stop = max(min(keys.stop, step.keys.stop), first)
+            part = slice(low - step.rows.start, high - step.rows.start), slice(first - step.keys.start, stop - step.keys.start)
+            found.append((step, part if stop > first else (part[0], slice(0, 0)), (first - keys.start, keys.stop - stop)))
     return found
 
 
-def _seen_of(piece: Piece, rows: slice, keys: slice) -> Tensor:
+def _seen_of(step: StepRows, rows: slice, keys: slice) -> Tensor:
     if keys.stop == keys.start:
-        return torch.zeros(1, 1, rows.stop - rows.start, 0, dtype=torch.bool, device=piece.seen.first.device)
-    return piece.seen.tile(rows, keys)
+        return torch.zeros(1, 1, rows.stop - rows.start, 0, dtype=torch.bool, device=step.seen.first.device)
+    return step.seen.tile(rows, keys)
 
 
-def _bias_of(piece: Piece, rows: slice, keys: slice) -> Tensor:
+def _bias_of(step: StepRows, rows: slice, keys: slice) -> Tensor:
     height, width = rows.stop - rows.start, keys.stop - keys.start
-    if piece.bias is None or width == 0:
-        return torch.zeros(1, 1, height, width, device=piece.seen.first.device)
-    tile = tile_of(piece.bias, rows, keys)
+    if step.bias is None or width == 0:
+        return torch.zeros(1, 1, height, width, device=step.seen.first.device)
+    tile = tile_of(step.bias, rows, keys)
     return tile.expand(*tile.shape[:2], height, width)
 
 
@@ -197,8 +197,8 @@ def _stacked(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
     return torch.cat([part.expand(b, h, *part.shape[2:]) for part in parts], axis)
 
 
-def _rows_of(heard: Heard) -> tuple[Tensor | None, ...]:
-    return heard.asked.query, heard.attended.output, heard.attended.lse, heard.read, heard.written
+def _rows_of(record: AttentionRecord) -> tuple[Tensor | None, ...]:
+    return record.request.query, record.attended.output, record.attended.lse, record.z, record.w_o_output
 
 
 def _under(parts: Sequence[Tensor | None], axis: int) -> Tensor | None:

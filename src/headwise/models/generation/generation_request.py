@@ -10,12 +10,12 @@ from transformers.generation.utils import GenerationMixin
 
 from headwise.axes import Bool, Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.generation.greedy_generation import Plan
-from headwise.models.hooks.shallow_clone import twin
-from headwise.models.loading.inputs import positions
+from headwise.models.generation.greedy_generation import GenerationPlan
+from headwise.models.hooks.shallow_clone import shallow_clone
+from headwise.models.loading.inputs import max_positions
 from headwise.models.loading.model_info import implementation_of, is_encoder_decoder
 
-OWN = ("position_ids",)  # generation counts positions by itself, from the attention mask
+OWN_INPUTS = ("position_ids",)  # generation counts positions by itself, from the attention mask
 
 
 def check_generates(hf: nn.Module, max_new_tokens: int) -> None:
@@ -33,7 +33,7 @@ def check_generates(hf: nn.Module, max_new_tokens: int) -> None:
         raise ModelError(f"a model must have a language head to generate, got {type(hf).__name__}. Open the class for causal or conditional generation.")
 
 
-def planned(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> tuple[Plan, GenerationConfig]:
+def plan_generation(hf: Any, inputs: Mapping[str, Any], max_new_tokens: int) -> tuple[GenerationPlan, GenerationConfig]:
     """What is to be generated: greedily, with the model's own cache; no forced or suppressed tokens, the likeliest token always.
 
     Raises:
@@ -52,48 +52,48 @@ def planned(hf: Any, given: Mapping[str, Any], max_new_tokens: int) -> tuple[Pla
         decoder_start_token_id=next((x for x in (own.decoder_start_token_id, own.bos_token_id, own.pad_token_id) if x is not None), 0),
     )
     decoder = is_encoder_decoder(hf)
-    prompt, limit = given.get("input_ids"), positions(hf)
+    prompt, limit = inputs.get("input_ids"), max_positions(hf)
     if prompt is not None and not decoder and limit is not None and prompt.shape[1] + max_new_tokens > limit:
         raise ArgumentError(f"text and new tokens must fit the model's {limit} positions, got {prompt.shape[1]} + {max_new_tokens}. Ask for fewer.")
-    inputs = {name: x for name, x in given.items() if name not in OWN and not (decoder and name.startswith("decoder_"))}
+    text_inputs = {name: x for name, x in inputs.items() if name not in OWN_INPUTS and not (decoder and name.startswith("decoder_"))}
     start = 1 if decoder else 0 if prompt is None else prompt.shape[1]
     ends = () if ends is None else tuple(ends) if isinstance(ends, list) else (ends,)
-    return Plan(inputs, start, start + max_new_tokens, ends, pad), config
+    return GenerationPlan(text_inputs, start, start + max_new_tokens, ends, pad), config
 
 
-def full(hf: Any, given: Mapping[str, Any], plan: Plan, ids: Int[Tensor, "B T"]) -> tuple[dict[str, Any], Bool[Tensor, "B T"]]:
+def full_inputs(hf: Any, inputs: Mapping[str, Any], plan: GenerationPlan, ids: Int[Tensor, "B T"]) -> tuple[dict[str, Any], Bool[Tensor, "B T"]]:
     """The inputs of a run over the text and what the model went on with; and which tokens are real.
 
     Rows that end earlier than others are padding after their end.
     """
     real = _real(ids, plan)
     if is_encoder_decoder(hf):
-        return {**plan.given, "decoder_input_ids": ids, **({} if bool(real.all()) else {"decoder_attention_mask": real.long()})}, real
-    mask = given.get("attention_mask")
+        return {**plan.inputs, "decoder_input_ids": ids, **({} if bool(real.all()) else {"decoder_attention_mask": real.long()})}, real
+    mask = inputs.get("attention_mask")
     if mask is not None and mask.dim() == 2 and plan.start:
         real[:, : plan.start] &= mask.bool()
-    found = {**plan.given, "input_ids": ids, "attention_mask": real.long()}
-    if "position_ids" in given:
+    found = {**plan.inputs, "input_ids": ids, "attention_mask": real.long()}
+    if "position_ids" in inputs:
         found["position_ids"] = (found["attention_mask"].cumsum(-1) - 1).clamp(min=0)
     return found, real
 
 
-def plain_steps(hf: Any, plan: Plan, config: GenerationConfig) -> Int[Tensor, "B T"]:
+def generate_unmodified(hf: Any, plan: GenerationPlan, config: GenerationConfig) -> Int[Tensor, "B T"]:
     """Text and new tokens, where the steps cannot be joined: from the model's own generation."""
-    other = twin(hf, implementation_of(hf))
+    other = shallow_clone(hf, implementation_of(hf))
     other.generation_config = config
-    asked = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start, "eos_token_id": list(plan.ends) or None})
+    request = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start, "eos_token_id": list(plan.ends) or None})
     with torch.inference_mode(False), torch.no_grad():
-        return GenerationMixin.generate(other, **plan.given, generation_config=asked)  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
+        return GenerationMixin.generate(other, **plan.inputs, generation_config=request)  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
 
 
-def disagreement(given: Mapping[str, Any], logits: Tensor | None, start: int) -> str | None:
+def cache_disagreement(inputs: Mapping[str, Any], logits: Tensor | None, start: int) -> str | None:
     """A note, where the pass over the whole text would have gone on otherwise than the passes with the cache did."""
-    name = "decoder_input_ids" if "decoder_input_ids" in given else "input_ids"
-    ids = given[name]
+    name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
+    ids = inputs[name]
     if logits is None or logits.shape[:2] != ids.shape:
         return None
-    mask = given.get("decoder_attention_mask" if name == "decoder_input_ids" else "attention_mask")
+    mask = inputs.get("decoder_attention_mask" if name == "decoder_input_ids" else "attention_mask")
     other = logits[:, start - 1 : -1].argmax(-1) != ids[:, start:]
     if mask is not None:
         other &= mask[:, start:].bool()
@@ -103,7 +103,7 @@ def disagreement(given: Mapping[str, Any], logits: Tensor | None, start: int) ->
     return f"new token {step} of batch row {row} would be another without the cache: two tokens are equally likely within rounding"
 
 
-def _real(ids: Int[Tensor, "B T"], plan: Plan) -> Bool[Tensor, "B T"]:
+def _real(ids: Int[Tensor, "B T"], plan: GenerationPlan) -> Bool[Tensor, "B T"]:
     """True up to and with the first new token that ends the text."""
     ended = torch.isin(ids, torch.tensor(plan.ends, dtype=ids.dtype, device=ids.device))
     ended[:, : plan.start] = False

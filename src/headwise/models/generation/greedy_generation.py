@@ -13,21 +13,21 @@ from transformers.generation.utils import GenerationMixin
 
 from headwise.attention.attend import compute
 from headwise.axes import Bool, Float, Int, Tensor
-from headwise.models.capture.hf_attention import NAME, register
+from headwise.models.capture.forward_pass import ForwardPass, discover_layout, explain_errors, output_tensors, run_recorded
+from headwise.models.capture.hf_attention import IMPLEMENTATION, register
 from headwise.models.capture.layout import Layout
-from headwise.models.capture.recorder import Heard, LayoutChanged, Wish
-from headwise.models.capture.session import Session, explained, passed, surveyed, tensors_of
-from headwise.models.generation.decode_merge import CannotJoin, Joining
-from headwise.models.hooks.shallow_clone import twin
+from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, LayoutChanged
+from headwise.models.generation.decode_merge import CannotMerge, DecodeMerge
+from headwise.models.hooks.shallow_clone import shallow_clone
 from headwise.models.loading.model_info import is_encoder_decoder
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GenerationPlan:
     """What is to be generated.
 
     Attributes:
-        given: the model's keyword arguments: the text alone.
+        inputs: the model's keyword arguments: the text alone.
         start: tokens of the text that the new ones follow.
         stop: tokens of the text and the new ones, at most.
         ends: tokens that end a text.
@@ -35,7 +35,7 @@ class Plan:
         forced: the tokens, text and new ones, where they are known already.
     """
 
-    given: Mapping[str, Any]
+    inputs: Mapping[str, Any]
     start: int
     stop: int
     ends: tuple[int, ...]
@@ -44,7 +44,7 @@ class Plan:
 
 
 @dataclass(eq=False)
-class Steps:
+class DecodeSteps:
     """All passes of one generation.
 
     Attributes:
@@ -54,30 +54,30 @@ class Steps:
 
     hf: nn.Module
     layouts: dict[str, Layout] = field(default_factory=dict)
-    joining: Joining = field(default_factory=Joining)
+    merge: DecodeMerge = field(default_factory=DecodeMerge)
     outputs: dict[str, Tensor] = field(default_factory=dict)
     passes: int = 0
 
-    def run(self, plan: Plan, config: GenerationConfig) -> Int[Tensor, "B T"]:
+    def run(self, plan: GenerationPlan, config: GenerationConfig) -> Int[Tensor, "B T"]:
         """Text and new tokens. The last new token is read too, so that every token has its row.
 
         Raises:
             CannotJoin: the steps are not rows of one attention.
         """
         register()
-        other = twin(self.hf, NAME)
+        other = shallow_clone(self.hf, IMPLEMENTATION)
         other.generation_config = config
         encoder = other.get_encoder() if is_encoder_decoder(self.hf) else None
         name = next((name for name, module in other.named_modules() if module is encoder), "")
-        other.forward = wraps(other.forward)(self._listened(""))
+        other.forward = wraps(other.forward)(self._recorded(""))
         if encoder is not None and name:
-            encoder.forward = wraps(encoder.forward)(self._listened(name))
+            encoder.forward = wraps(encoder.forward)(self._recorded(name))
         extra = {"logits_to_keep": 0} if other._supports_logits_to_keep() else {}
         kept = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start + 1, "eos_token_id": None})
         with torch.inference_mode(False), torch.no_grad():
             found = GenerationMixin.generate(  # pyright: ignore[reportAttributeAccessIssue]
                 other,
-                **plan.given,
+                **plan.inputs,
                 **extra,
                 generation_config=kept,
                 logits_processor=LogitsProcessorList([_Chosen(plan)]),
@@ -85,22 +85,22 @@ class Steps:
             )
         return found[:, :-1]
 
-    def _listened(self, entry: str) -> Callable[..., Any]:
+    def _recorded(self, entry: str) -> Callable[..., Any]:
         """What stands in place of the model's forward, or its encoder's: a pass of a twin of its own."""
 
-        def forward(**given: Any) -> Any:
+        def forward(**inputs: Any) -> Any:
             kind = entry or ("text" if self.passes == 0 else "step")
             self.passes += not entry
             if kind not in self.layouts:
-                _, self.layouts[kind] = surveyed(self.hf, copy.deepcopy(given), Wish((), lambda heard: None), entry)
-            heard: list[Heard] = []
+                _, self.layouts[kind] = discover_layout(self.hf, copy.deepcopy(inputs), CaptureSpec((), lambda record: None), entry)
+            records: list[AttentionRecord] = []
             try:
-                outputs = passed(self.hf, given, self.layouts[kind], Wish((), heard.append), entry)
+                outputs = run_recorded(self.hf, inputs, self.layouts[kind], CaptureSpec((), records.append), entry)
             except LayoutChanged:
-                raise CannotJoin("its steps take different ways through the model") from None
-            self.joining.add(self.layouts[kind], sorted(heard, key=lambda one: one.index))
+                raise CannotMerge("its steps take different ways through the model") from None
+            self.merge.add(self.layouts[kind], sorted(records, key=lambda one: one.index))
             if not entry:
-                self._returned(tensors_of(outputs))
+                self._returned(output_tensors(outputs))
             return outputs
 
         return forward
@@ -114,35 +114,35 @@ class Steps:
             elif x.dim() >= 2 and x.shape[1] == 1 and x.shape[:1] == have.shape[:1] and x.shape[2:] == have.shape[2:]:
                 self.outputs[name] = torch.cat([have, x], 1)
 
-    def tell(self, listener: Callable[[Heard], None], real: Bool[Tensor, "B T"], calls: Collection[int] | None, names: tuple[str, ...]) -> None:
+    def emit(self, on_record: Callable[[AttentionRecord], None], real: Bool[Tensor, "B T"], calls: Collection[int] | None, names: tuple[str, ...]) -> None:
         """Tell of the calls, each joined: all its rows, with their statistics.
 
         Args:
             real: True where a token is no padding: neither before its text nor behind its end.
         """
         over = None if bool(real.all()) else ~real
-        for index, strand in enumerate(self.joining.strands.values()):
+        for index, history in enumerate(self.merge.histories.values()):
             if calls is not None and index not in calls:
                 continue
-            heard = strand.whole(index, over, real)
-            asked = heard.asked
-            found = compute(asked.query, asked.key, asked.value, asked.call, names).statistics if names else {}
-            listener(Heard(index, asked, _with(heard.attended, found), heard.read, heard.written))
+            record = history.whole(index, over, real)
+            request = record.request
+            found = compute(request.query, request.key, request.value, request.call, names).statistics if names else {}
+            on_record(AttentionRecord(index, request, _with(record.attended, found), record.z, record.w_o_output))
 
 
 @dataclass(frozen=True, eq=False)
-class Generation(Session):
+class GenerationPass(ForwardPass):
     """A generation that can be run again: its tokens are known, so that each step takes the one that it took."""
 
-    plan: Plan | None = None
+    plan: GenerationPlan | None = None
     config: GenerationConfig | None = None
     real: Tensor | None = None
     layouts: Mapping[str, Layout] = field(default_factory=dict)
 
-    def again(self, listener: Callable[[Heard], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
-        steps = Steps(self.hf, dict(self.layouts))
-        explained(self.hf, lambda: steps.run(self.plan, self.config))  # pyright: ignore[reportArgumentType]
-        steps.tell(listener, self.real, calls, statistics)  # pyright: ignore[reportArgumentType]
+    def rerun(self, on_record: Callable[[AttentionRecord], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
+        steps = DecodeSteps(self.hf, dict(self.layouts))
+        explain_errors(self.hf, lambda: steps.run(self.plan, self.config))  # pyright: ignore[reportArgumentType]
+        steps.emit(on_record, self.real, calls, statistics)  # pyright: ignore[reportArgumentType]
         return steps.outputs
 
 
@@ -153,7 +153,7 @@ def _with(attended: Any, statistics: Mapping[str, Tensor]) -> Any:
 class _Chosen(LogitsProcessor):
     """Lets a step take the token that is known, and a row that has ended take padding."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: GenerationPlan) -> None:
         self.plan = plan
 
     def __call__(self, input_ids: Int[Tensor, "B t"], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
@@ -169,7 +169,7 @@ class _Chosen(LogitsProcessor):
 class _AllEnded(StoppingCriteria):
     """Stops once every row's end has been read, one pass after it was written."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: GenerationPlan) -> None:
         self.plan = plan
 
     def __call__(self, input_ids: Int[Tensor, "B t"], scores: Any, **kwargs: Any) -> Bool[Tensor, " B"]:
@@ -178,5 +178,5 @@ class _AllEnded(StoppingCriteria):
         return torch.full((input_ids.shape[0],), done, device=input_ids.device)
 
 
-def _ended(ids: Int[Tensor, "B t"], plan: Plan) -> Bool[Tensor, " B"]:
+def _ended(ids: Int[Tensor, "B t"], plan: GenerationPlan) -> Bool[Tensor, " B"]:
     return torch.isin(ids[:, plan.start :], torch.tensor(plan.ends, dtype=ids.dtype, device=ids.device)).any(-1)

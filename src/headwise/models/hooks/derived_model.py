@@ -6,10 +6,10 @@ from typing import Any
 from torch import nn
 
 from headwise.axes import Tensor
-from headwise.models.hooks.shallow_clone import copied
+from headwise.models.hooks.shallow_clone import copy_modules
 
 
-def derived(hf: nn.Module, tensors: Mapping[str, Tensor] | None = None) -> Any:
+def derive_model(hf: nn.Module, tensors: Mapping[str, Tensor] | None = None) -> Any:
     """The model again, in the mode and with the attention implementation that it has.
 
     All tensors but the replaced ones are the original's own: what trains one of the two in place trains both.
@@ -17,7 +17,7 @@ def derived(hf: nn.Module, tensors: Mapping[str, Tensor] | None = None) -> Any:
     Args:
         tensors: parameters to replace, by qualified name; one that several modules share is replaced in all of them.
     """
-    other = copied(hf)
+    other = copy_modules(hf)
     for name, tensor in (tensors or {}).items():
         old = hf.get_parameter(name)
         new = nn.Parameter(tensor, requires_grad=old.requires_grad)

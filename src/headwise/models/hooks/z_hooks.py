@@ -8,16 +8,16 @@ from torch import nn
 
 from headwise.axes import Float, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.layout import Layout, Output
-from headwise.models.hooks.derived_model import derived
+from headwise.models.capture.layout import Layout, OutputProjection
+from headwise.models.hooks.derived_model import derive_model
 
-TURN = "_headwise_turn"  # an attribute of W_O's module: how often it has run in this pass; copied with it, so that each twin counts alone
+USE_COUNT = "_headwise_turn"  # an attribute of W_O's module: how often it has run in this pass; copied with it, so that each twin counts alone
 
-Words = Float[Tensor, "B T H E"]
-Change = Callable[[Words], Words]
+Z = Float[Tensor, "B T H E"]
+ZHook = Callable[[Z], Z]
 
 
-def with_words_changed(hf: nn.Module, layout: Layout, heads: Mapping[int, int], changes: Mapping[int, Change]) -> Any:
+def with_z_hooks(hf: nn.Module, layout: Layout, heads: Mapping[int, int], changes: Mapping[int, ZHook]) -> Any:
     """The model again, the tensors shared; before W_O reads what the heads of a call say, `changes` is applied to it.
 
     The original is not touched. The result runs like any model, under every attention implementation, also through `Model.run`.
@@ -30,28 +30,28 @@ def with_words_changed(hf: nn.Module, layout: Layout, heads: Mapping[int, int], 
     Raises:
         WritesRefused: heads of a call cannot be told apart, or W_O reads several calls at once.
     """
-    other = derived(hf)
-    by_module: dict[str, dict[int, tuple[int, Output, Change]]] = {}
+    other = derive_model(hf)
+    by_module: dict[str, dict[int, tuple[int, OutputProjection, ZHook]]] = {}
     for index, change in changes.items():
         output = _output(layout, index)
-        by_module.setdefault(output.module, {})[output.turn] = (heads[index], output, change)
-    uses = Counter(module for module, _ in layout.by_output)
-    for name, turns in by_module.items():
-        other.get_submodule(name).register_forward_pre_hook(_Reader(turns, uses[name] > 1), with_kwargs=True)
+        by_module.setdefault(output.module, {})[output.use] = (heads[index], output, change)
+    counts = Counter(module for module, _ in layout.by_output)
+    for name, uses in by_module.items():
+        other.get_submodule(name).register_forward_pre_hook(_Reader(uses, counts[name] > 1), with_kwargs=True)
     other.register_forward_pre_hook(_Start(tuple(by_module)))
     return other
 
 
-def scaled(factors: Float[Tensor, " H"]) -> Change:
+def scale_heads(factors: Float[Tensor, " H"]) -> ZHook:
     """Each head's words times its factor: 0 silences it."""
 
-    def change(words: Words) -> Words:
-        return words * factors.to(words)[:, None]
+    def change(z: Z) -> Z:
+        return z * factors.to(z)[:, None]
 
     return change
 
 
-def _output(layout: Layout, index: int) -> Output:
+def _output(layout: Layout, index: int) -> OutputProjection:
     site = layout.sites[index]
     if site.output is None:
         raise WritesRefused(f"heads of {site.module} must be told apart before W_O, got none: {site.refusal}.")
@@ -70,7 +70,7 @@ class _Start:
 
     def __call__(self, model: nn.Module, args: Any) -> None:
         for name in self.names:
-            vars(model.get_submodule(name))[TURN] = 0
+            vars(model.get_submodule(name))[USE_COUNT] = 0
 
 
 class _Reader:
@@ -80,33 +80,33 @@ class _Reader:
         counting: the module runs several times in a pass; where it does not, every use counts, also in parts of the model run alone.
     """
 
-    def __init__(self, turns: Mapping[int, tuple[int, Output, Change]], counting: bool) -> None:
-        self.turns, self.counting = turns, counting
+    def __init__(self, uses: Mapping[int, tuple[int, OutputProjection, ZHook]], counting: bool) -> None:
+        self.uses, self.counting = uses, counting
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        turn = vars(module).get(TURN, 0) if self.counting else 0
-        vars(module)[TURN] = turn + 1
-        if turn not in self.turns:
+        use = vars(module).get(USE_COUNT, 0) if self.counting else 0
+        vars(module)[USE_COUNT] = use + 1
+        if use not in self.uses:
             return None
-        heads, output, change = self.turns[turn]
+        heads, output, change = self.uses[use]
         if args:
             return (_changed(args[0], heads, output, change), *args[1:]), kwargs
         return args, kwargs | {"input": _changed(kwargs["input"], heads, output, change)}
 
 
-def _changed(read: Tensor, heads: int, output: Output, change: Change) -> Tensor:
+def _changed(read: Tensor, heads: int, output: OutputProjection, change: ZHook) -> Tensor:
     batched = read if read.dim() == 3 else read.reshape(1, -1, read.shape[-1])
-    words = (batched.transpose(0, 1) if output.sequence_first else batched).unflatten(-1, (heads, -1))
-    new = change(words).to(read.dtype).flatten(2)
+    z = (batched.transpose(0, 1) if output.sequence_first else batched).unflatten(-1, (heads, -1))
+    new = change(z).to(read.dtype).flatten(2)
     return (new.transpose(0, 1) if output.sequence_first else new).reshape(read.shape)
 
 
-def turns_of(module: nn.Module) -> dict[nn.Module, int]:
+def use_counts(module: nn.Module) -> dict[nn.Module, int]:
     """How often each module inside that counts has run."""
-    return {inner: vars(inner)[TURN] for inner in module.modules() if TURN in vars(inner)}
+    return {inner: vars(inner)[USE_COUNT] for inner in module.modules() if USE_COUNT in vars(inner)}
 
 
-def set_turns(turns: Mapping[nn.Module, int]) -> None:
+def set_use_counts(uses: Mapping[nn.Module, int]) -> None:
     """Put the counts back, after a part of the model has run once more than it should."""
-    for module, turn in turns.items():
-        vars(module)[TURN] = turn
+    for module, use in uses.items():
+        vars(module)[USE_COUNT] = use

@@ -36,7 +36,7 @@ def read_wav(path: str | Path) -> Float[Tensor, " n"]:
     return torch.from_numpy(samples.reshape(-1, channels).mean(1))
 
 
-def heard_by(hf: nn.Module, samples: Float[Tensor, " n"]) -> dict[str, Any]:
+def audio_inputs(hf: nn.Module, samples: Float[Tensor, " n"]) -> dict[str, Any]:
     """A model's input for this sound: log-mel features for Whisper and its kin, samples for wav2vec2 and its kin.
 
     Raises:
@@ -54,13 +54,13 @@ def heard_by(hf: nn.Module, samples: Float[Tensor, " n"]) -> dict[str, Any]:
     return {"input_features": found["input_features"]}
 
 
-def beside(hf: nn.Module, tokenizer: Any, samples: Float[Tensor, " n"], text: str) -> dict[str, Any]:
+def audio_with_text(hf: nn.Module, tokenizer: Any, samples: Float[Tensor, " n"], text: str) -> dict[str, Any]:
     """Sound for the encoder and text for the decoder, behind the token that it starts with.
 
     Raises:
         ModelError: the model does not read sound, or there is no tokenizer for the text.
     """
-    given = heard_by(hf, samples)
+    given = audio_inputs(hf, samples)
     config = getattr(hf, "config", None)
     if not getattr(config, "is_encoder_decoder", False):
         return given

@@ -22,7 +22,7 @@ SMALL = 1 << 16  # numbers of a parameter that is filled with its own: norms, bi
 GAIN = 0.05  # of the random numbers: small enough that a deep model stays finite
 
 
-def skeleton(folder: Path, numbers: Callable[[str, tuple[int, ...]], Tensor | None]) -> PreTrainedModel:
+def empty_model(folder: Path, numbers: Callable[[str, tuple[int, ...]], Tensor | None]) -> PreTrainedModel:
     """The model of a folder's configuration, in float32 and eval mode.
 
     Args:

@@ -57,7 +57,7 @@ def write_weights(reader: Any, target: Path, done: Callable[[], None]) -> None:
     for tensor in reader.tensors:
         array = _gguf().quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         if ".attn_q." in tensor.name or ".attn_k." in tensor.name:
-            array = halves_apart(array, heads if ".attn_q." in tensor.name else groups)
+            array = unpermute_halves(array, heads if ".attn_q." in tensor.name else groups)
         weights[name_of(tensor.name)] = torch.from_numpy(np.ascontiguousarray(array))
         done()
     save_file(weights, target, metadata={"format": "pt"})
@@ -77,7 +77,7 @@ def name_of(stored: str) -> str:
     return f"model.layers.{words[1]}.{known}.{words[-1]}" if words[0] == "blk" else f"{known}.{words[-1]}"
 
 
-def halves_apart(rows: np.ndarray, heads: int) -> np.ndarray:
+def unpermute_halves(rows: np.ndarray, heads: int) -> np.ndarray:
     """Rows of each head from pairs (0, D/2, 1, D/2 + 1, ...) back to halves (0, 1, ..., D/2, D/2 + 1, ...)."""
     width = rows.shape[0] // heads
     return rows.reshape(heads, width // 2, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)

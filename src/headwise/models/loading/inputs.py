@@ -24,23 +24,23 @@ REFUSED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class ModelInputs:
     """The tensors of one pass.
 
     Attributes:
-        given: the model's keyword arguments.
+        kwargs: the model's keyword arguments.
         tokens: of the main input, one list a batch row; empty for an input that has none.
         decoder_tokens: of a decoder's input.
         notes: what a reader should know about how they were made.
     """
 
-    given: Mapping[str, Any]
+    kwargs: Mapping[str, Any]
     tokens: list[list[str]]
     decoder_tokens: list[list[str]] | None = None
     notes: tuple[str, ...] = ()
 
 
-def encode(hf: nn.Module, tokenizer: Any, what: Any) -> Inputs:
+def encode(hf: nn.Module, tokenizer: Any, what: Any) -> ModelInputs:
     """The inputs that this means.
 
     Args:
@@ -53,25 +53,25 @@ def encode(hf: nn.Module, tokenizer: Any, what: Any) -> Inputs:
     """
     notes: tuple[str, ...] = ()
     if isinstance(what, str):
-        given = _texts(hf, tokenizer, [what])
+        kwargs = _texts(hf, tokenizer, [what])
     elif isinstance(what, Tensor):
-        given = {main_input(hf): _ids(what) if isinstance(hf, PreTrainedModel) else what}
+        kwargs = {main_input(hf): _ids(what) if isinstance(hf, PreTrainedModel) else what}
     elif isinstance(what, Mapping):
-        given = _named(what)
-        _check_names(hf, given)
+        kwargs = _named(what)
+        _check_names(hf, kwargs)
     elif isinstance(what, Sequence) and what and all(isinstance(text, str) for text in what):
-        given = _texts(hf, tokenizer, what)
+        kwargs = _texts(hf, tokenizer, what)
     elif isinstance(what, Sequence) and not what:
         raise ArgumentError("input must hold at least one text, got an empty list. Pass a text.")
     else:
         raise ArgumentTypeError(f"input must be a text, a list of texts, a tensor of token ids or a dict of tensors, got {type(what).__name__}.")
     device = device_of(hf)
-    given = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in given.items()}
+    kwargs = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in kwargs.items()}
     if is_encoder_decoder(hf) and not isinstance(what, Mapping):
-        given |= _same_for_the_decoder(hf, given)
+        kwargs |= _same_for_the_decoder(hf, kwargs)
         notes = ("the decoder reads the input too, shifted by one token: pass a dict with decoder_input_ids to give it another text",)
-    _check_lengths(hf, given)
-    return Inputs(given, _words(tokenizer, given.get("input_ids")), _words(tokenizer, given.get("decoder_input_ids")) or None, notes)
+    _check_lengths(hf, kwargs)
+    return ModelInputs(kwargs, _words(tokenizer, kwargs.get("input_ids")), _words(tokenizer, kwargs.get("decoder_input_ids")) or None, notes)
 
 
 def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
@@ -97,11 +97,11 @@ def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Ten
         for name, lists in rows.items():
             fill = [pad if name == "input_ids" else 0] * (length - len(one[name]))
             lists.append(fill + list(one[name]) if left else list(one[name]) + fill)
-    given = {name: torch.tensor(lists) for name, lists in rows.items()}
+    kwargs = {name: torch.tensor(lists) for name, lists in rows.items()}
     accepted = signature(hf.forward).parameters
     if left and len(texts) > 1 and "position_ids" in accepted and not is_encoder_decoder(hf):
-        given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
-    return {name: x for name, x in given.items() if name in accepted}
+        kwargs["position_ids"] = (kwargs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    return {name: x for name, x in kwargs.items() if name in accepted}
 
 
 def _ids(ids: Tensor) -> Int[Tensor, "B T"]:
@@ -125,9 +125,9 @@ def _named(what: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in what.items() if name not in REFUSED}
 
 
-def _check_names(hf: Any, given: Mapping[str, Any]) -> None:
+def _check_names(hf: Any, kwargs: Mapping[str, Any]) -> None:
     """Whether some part of the model reads each name: many models swallow what they do not know."""
-    unknown = [name for name in given if name not in signature(hf.forward).parameters]
+    unknown = [name for name in kwargs if name not in signature(hf.forward).parameters]
     if not unknown:
         return
     read = {name for module in hf.modules() for name in signature(module.forward).parameters} | set(TransformersKwargs.__annotations__)
@@ -136,23 +136,23 @@ def _check_names(hf: Any, given: Mapping[str, Any]) -> None:
             raise ArgumentError(f"input must hold names that the model reads, got {name!r}, which no part of {type(hf).__name__} does. Correct it.")
 
 
-def _same_for_the_decoder(hf: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _same_for_the_decoder(hf: Any, kwargs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The input itself, shifted right behind the decoder's start token, as in training to reproduce it."""
-    ids = given["input_ids"]
+    ids = kwargs["input_ids"]
     stated = (getattr(hf.config, name, None) for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"))
     start = next((x for x in stated if x is not None), 0)
     found = {"decoder_input_ids": torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)}
-    mask = given.get("attention_mask")
+    mask = kwargs.get("attention_mask")
     if mask is not None and not bool(mask.all()):
         found["decoder_attention_mask"] = torch.cat([torch.ones_like(mask[:, :1]), mask[:, :-1]], 1)
     return found
 
 
-def _check_lengths(hf: nn.Module, given: Mapping[str, Any]) -> None:
-    limit = positions(hf)
+def _check_lengths(hf: nn.Module, kwargs: Mapping[str, Any]) -> None:
+    limit = max_positions(hf)
     vocabulary = _vocabulary(hf)
     for name in ("input_ids", "decoder_input_ids"):
-        ids = given.get(name)
+        ids = kwargs.get(name)
         if not isinstance(ids, Tensor):
             continue
         if limit is not None and ids.shape[1] > limit:
@@ -172,7 +172,7 @@ def _vocabulary(hf: nn.Module) -> torch.nn.Embedding | None:
     return found if isinstance(found, torch.nn.Embedding) else None
 
 
-def positions(hf: nn.Module) -> int | None:
+def max_positions(hf: nn.Module) -> int | None:
     """How many tokens the model has positions for; None where there is no limit."""
     config = text_config(hf)
     limit = getattr(config, "max_position_embeddings", None)
@@ -194,10 +194,10 @@ def _words(tokenizer: Any, ids: Tensor | None) -> list[list[str]]:
 
 
 def _word(tokenizer: Any, token: int) -> str:
-    piece = tokenizer.convert_ids_to_tokens(token)
-    if piece is None:
+    step = tokenizer.convert_ids_to_tokens(token)
+    if step is None:
         return str(token)
     text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
     if not text or "\ufffd" in text:
-        return piece
-    return f" {text}" if piece.startswith("▁") and not text.startswith(" ") else text
+        return step
+    return f" {text}" if step.startswith("▁") and not text.startswith(" ") else text

@@ -78,9 +78,9 @@ def open_model(
 
 
 def _loaded(hf: nn.Module, tokenizer: Any, dtype: Any, device: Any) -> Model:
-    for name, asked in (("dtype", dtype), ("device", device)):
-        if asked is not None:
-            raise ArgumentError(f"{name} must be left out for a model that is loaded already, got {asked!r}. Convert the model before opening it.")
+    for name, request in (("dtype", dtype), ("device", device)):
+        if request is not None:
+            raise ArgumentError(f"{name} must be left out for a model that is loaded already, got {request!r}. Convert the model before opening it.")
     check_numbers(hf)
     words = _tokenizer(str(tokenizer), False) if isinstance(tokenizer, str | Path) else tokenizer
     return Model(hf, words)

@@ -13,7 +13,7 @@ from headwise.models.loading.model_info import text_config
 LENGTH = 7
 
 
-def sample(hf: nn.Module) -> Tensor | dict[str, Any]:
+def sample_input(hf: nn.Module) -> Tensor | dict[str, Any]:
     """Token ids, an image or sound of random numbers, as `Model.run` takes them.
 
     Raises:

@@ -23,7 +23,7 @@ _LIKE = frozenset((_aten.zeros_like.default, _aten.ones_like.default, _aten.full
 _KEPT = frozenset((_aten.alias.default, _aten.detach.default, _aten.clone.default, _aten._to_copy.default, _aten.lift_fresh.default))
 
 
-class Diagonals(torch.Tensor):
+class DiagonalTensor(torch.Tensor):
     """A tensor whose cells are the same along the diagonals of two of its axes.
 
     Attributes:
@@ -38,7 +38,7 @@ class Diagonals(torch.Tensor):
     made: Tensor | None
 
     @staticmethod
-    def __new__(cls, line: Tensor, axes: tuple[int, int], queries: int) -> "Diagonals":
+    def __new__(cls, line: Tensor, axes: tuple[int, int], queries: int) -> "DiagonalTensor":
         shape = list(line.shape)
         shape[axes[0]], shape[axes[1]] = queries, line.shape[axes[1]] - queries + 1
         one = torch.Tensor._make_wrapper_subclass(cls, tuple(shape), dtype=line.dtype, device=line.device)  # pyright: ignore[reportAttributeAccessIssue]
@@ -56,7 +56,7 @@ class Diagonals(torch.Tensor):
         found = _by_diagonal(func, args, kwargs)
         if found is not None:
             return found
-        args, kwargs = tree_map_only(Diagonals, Diagonals.whole, (args, kwargs))
+        args, kwargs = tree_map_only(DiagonalTensor, DiagonalTensor.whole, (args, kwargs))
         return func(*args, **kwargs)
 
     def whole(self) -> Tensor:
@@ -68,13 +68,13 @@ class Diagonals(torch.Tensor):
             self.made = strips.movedim((at - 1, -1), (row, key)).flip(row)
         return self.made
 
-    def plane(self) -> "Diagonal | None":
+    def plane(self) -> "DiagonalBias | None":
         """The bias that this is, [1, H, T, S]; None where it adds nothing."""
         line = self.line.reshape((1,) * (4 - self.line.dim()) + tuple(self.line.shape))
-        return Diagonal(line, self.queries) if bool((line != 0).any()) else None
+        return DiagonalBias(line, self.queries) if bool((line != 0).any()) else None
 
 
-class Diagonal(Tiled):
+class DiagonalBias(Tiled):
     """A bias by distance, evaluated tile by tile."""
 
     def __init__(self, line: Float[Tensor, "#B #H 1 n"], queries: int) -> None:
@@ -87,7 +87,7 @@ class Diagonal(Tiled):
         return strip.unfold(-1, width, 1).flip(-2)
 
 
-class Differences(TorchDispatchMode):
+class DistanceMode(TorchDispatchMode):
     """Answers differences of positions with diagonals, while none of our own code runs."""
 
     def __init__(self, scene: Any) -> None:
@@ -110,7 +110,7 @@ def are_long(inputs: Mapping[str, Any]) -> bool:
     return any(isinstance(x, Tensor) and x.dim() > 1 and max(x.shape[1:]) ** 2 >= LEAST for x in inputs.values())
 
 
-def _difference(one: Any, other: Any) -> Diagonals | None:
+def _difference(one: Any, other: Any) -> DiagonalTensor | None:
     """Keys minus queries, or queries minus keys, where both are positions in a row."""
     if not (isinstance(one, Tensor) and isinstance(other, Tensor)) or type(one) is not Tensor or type(other) is not Tensor:
         return None
@@ -125,14 +125,14 @@ def _difference(one: Any, other: Any) -> Diagonals | None:
     away = torch.arange(-(queries - 1), keys, device=one.device, dtype=one.dtype)
     start = one.flatten()[0] - other.flatten()[0]
     line = start + (away if keys_first else -away)
-    return Diagonals(line.reshape((1,) * (one.dim() - 1) + (-1,)), (-2, -1), queries)
+    return DiagonalTensor(line.reshape((1,) * (one.dim() - 1) + (-1,)), (-2, -1), queries)
 
 
-def _zeros(size: Any, kwargs: dict[str, Any]) -> Diagonals | None:
+def _zeros(size: Any, kwargs: dict[str, Any]) -> DiagonalTensor | None:
     """A bias of nothing, as T5 adds it across."""
     if len(size) != 4 or size[-2] * size[-1] < LEAST or not (kwargs.get("dtype") or torch.get_default_dtype()).is_floating_point:
         return None
-    return Diagonals(_aten.zeros.default([*size[:-2], 1, size[-2] + size[-1] - 1], **kwargs), (-2, -1), size[-2])
+    return DiagonalTensor(_aten.zeros.default([*size[:-2], 1, size[-2] + size[-1] - 1], **kwargs), (-2, -1), size[-2])
 
 
 def _in_a_row(positions: Tensor) -> bool:
@@ -142,7 +142,7 @@ def _in_a_row(positions: Tensor) -> bool:
 
 def _by_diagonal(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What comes out where an operator can be done on diagonals; None where it cannot."""
-    whole = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Diagonals)]
+    whole = [x for x in tree_leaves((args, kwargs)) if isinstance(x, DiagonalTensor)]
     of = whole[0]
     if any(x.made is not None for x in whole) or any((x.axes, x.queries, x.shape[x.axes[1]]) != (of.axes, of.queries, of.shape[of.axes[1]]) for x in whole):
         return None
@@ -150,22 +150,22 @@ def _by_diagonal(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return _cell_by_cell(func, args, kwargs, of)
     if func is _aten.embedding.default and args[1] is of:
         line = func(args[0], of.line, *args[2:], **kwargs)
-        return Diagonals(line, (of.axes[0] - 1, of.axes[1] - 1), of.queries)
+        return DiagonalTensor(line, (of.axes[0] - 1, of.axes[1] - 1), of.queries)
     return _moved(func, args, of)
 
 
-def _cell_by_cell(func: Any, args: Any, kwargs: dict[str, Any], of: Diagonals) -> Diagonals | None:
+def _cell_by_cell(func: Any, args: Any, kwargs: dict[str, Any], of: DiagonalTensor) -> DiagonalTensor | None:
     for x in tree_leaves((args, kwargs)):
-        if isinstance(x, Tensor) and not isinstance(x, Diagonals) and any(x.dim() >= -axis and x.shape[axis] != 1 for axis in of.axes):
+        if isinstance(x, Tensor) and not isinstance(x, DiagonalTensor) and any(x.dim() >= -axis and x.shape[axis] != 1 for axis in of.axes):
             return None
-    lines, named = tree_map_only(Diagonals, lambda x: x.line, (args, kwargs))
+    lines, named = tree_map_only(DiagonalTensor, lambda x: x.line, (args, kwargs))
     line = func(*lines, **named)
     if func._schema.is_mutable:
-        return args[0] if isinstance(args[0], Diagonals) else None
-    return Diagonals(line, of.axes, of.queries)
+        return args[0] if isinstance(args[0], DiagonalTensor) else None
+    return DiagonalTensor(line, of.axes, of.queries)
 
 
-def _moved(func: Any, args: Any, of: Diagonals) -> Diagonals | None:
+def _moved(func: Any, args: Any, of: DiagonalTensor) -> DiagonalTensor | None:
     """Axes in another order, or one more; all of an axis."""
     n = of.dim()
     if func is _aten.slice.Tensor:
@@ -181,8 +181,8 @@ def _moved(func: Any, args: Any, of: Diagonals) -> Diagonals | None:
     elif func is _aten.unsqueeze.default:
         at = args[1] % (n + 1)
         row, key = (axis - (1 if axis + n < at else 0) for axis in of.axes)
-        return Diagonals(of.line.unsqueeze(at), (row, key), of.queries)
+        return DiagonalTensor(of.line.unsqueeze(at), (row, key), of.queries)
     else:
         return None
     row, key = (order.index(axis % n) - n for axis in of.axes)
-    return Diagonals(of.line.permute(order), (row, key), of.queries)
+    return DiagonalTensor(of.line.permute(order), (row, key), of.queries)

@@ -11,7 +11,7 @@ CELLS = 1 << 20  # evaluated at once
 
 
 @dataclass(frozen=True, eq=False)
-class Extent:
+class KeyExtent:
     """Row i sees no key outside [first, stop); `whole` when every row sees every key inside."""
 
     first: Int[Tensor, "#B #H T"]
@@ -19,7 +19,7 @@ class Extent:
     whole: bool
 
 
-def extent_of(tile: Callable[[slice, slice], Tensor], queries: int, keys: int, device: torch.device) -> Extent:
+def find_extent(tile: Callable[[slice, slice], Tensor], queries: int, keys: int, device: torch.device) -> KeyExtent:
     """Look at every cell, some rows at a time: O(T) memory. A row that sees nothing has first = stop = 0.
 
     Example:
@@ -30,7 +30,7 @@ def extent_of(tile: Callable[[slice, slice], Tensor], queries: int, keys: int, d
     """
     if queries == 0 or keys == 0:
         none = torch.zeros(1, 1, queries, dtype=torch.int64, device=device)
-        return Extent(none, none, True)
+        return KeyExtent(none, none, True)
     step, kept, whole = max(1, CELLS // keys), list[Tensor](), True
     for start in range(0, queries, step):
         rows = slice(start, min(start + step, queries))
@@ -41,7 +41,7 @@ def extent_of(tile: Callable[[slice, slice], Tensor], queries: int, keys: int, d
             end[..., rows] = some
         whole = whole and block_whole
     first, stop = kept
-    return Extent(first, stop, whole)
+    return KeyExtent(first, stop, whole)
 
 
 def _rows(seen: Tensor) -> tuple[Tensor, Tensor, bool]:

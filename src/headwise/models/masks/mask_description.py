@@ -16,10 +16,10 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Bool, Float, Tensor
-from headwise.models.masks.key_intervals import Extent, extent_of
+from headwise.models.masks.key_intervals import KeyExtent, find_extent
 
 
-class Description(LazyMask):
+class MaskDescription(LazyMask):
     """Query i of batch row b sees key j when the model's mask function says so and j is no padding.
 
     Attributes:
@@ -65,7 +65,7 @@ class Description(LazyMask):
         """First and last key of every row: all there is to say where rows prove to see intervals; found once, then kept."""
         with self._lock:
             if self._visible is None:
-                extent = extent_of(self._rule, self.queries, self.keys, self.device)
+                extent = find_extent(self._rule, self.queries, self.keys, self.device)
                 self._visible = self._with_padding(extent)
             return self._visible
 
@@ -116,23 +116,23 @@ class Description(LazyMask):
         real = torch.nn.functional.pad(known, (0, self.keys - known.shape[1]))
         return None if bool(real.all()) else real.to(self.device)
 
-    def _with_padding(self, extent: Extent) -> Visible:
+    def _with_padding(self, extent: KeyExtent) -> Visible:
         if self.padding is None:
             return Visible(extent.first, extent.stop, None if extent.whole else self)
-        real = extent_of(lambda rows, keys: self.padding[:, None, None, keys], 1, self.keys, self.device)
+        real = find_extent(lambda rows, keys: self.padding[:, None, None, keys], 1, self.keys, self.device)
         first, stop = torch.maximum(extent.first, real.first), torch.minimum(extent.stop, real.stop)
         if not extent.whole:
             return Visible(first, stop, self)
         return Visible(first, stop, None if real.whole else self.padding[:, None, None, :])
 
 
-class Told(torch.Tensor):
+class MaskHandle(torch.Tensor):
     """A description in a tensor's clothes."""
 
-    rule: Description
+    rule: MaskDescription
 
     @staticmethod
-    def __new__(cls, rule: Description) -> "Told":
+    def __new__(cls, rule: MaskDescription) -> "MaskHandle":
         shape = (rule.batch, 1, rule.queries, rule.keys)
         told = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=rule.dtype, device=rule.device)  # pyright: ignore[reportAttributeAccessIssue]
         told.rule = rule
@@ -145,9 +145,9 @@ class Told(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if args and isinstance(args[0], Told) and _leaves_as_is(func, args, kwargs or {}):
-            return Told(args[0].rule)
-        args, kwargs = tree_map_only(Told, lambda told: told.rule.whole(), (args, kwargs or {}))
+        if args and isinstance(args[0], MaskHandle) and _leaves_as_is(func, args, kwargs or {}):
+            return MaskHandle(args[0].rule)
+        args, kwargs = tree_map_only(MaskHandle, lambda told: told.rule.whole(), (args, kwargs or {}))
         return func(*args, **kwargs)
 
 

@@ -9,16 +9,16 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from headwise.axes import Bool, Float, Output, Tensor
-from headwise.models.capture.attention_request import Asked
-from headwise.models.capture.hf_attention import running
-from headwise.models.capture.layout import Layout, Site, is_linear
-from headwise.models.capture.recorder import LayoutChanged, Watch, Wish
+from headwise.models.capture.attention_request import AttentionRequest
+from headwise.models.capture.hf_attention import recording
+from headwise.models.capture.layout import AttentionSite, Layout, is_linear
+from headwise.models.capture.recorder import CaptureSpec, LayoutChanged, Recorder
 
-SLACK = 0.02  # of the size of what is added up: rounding to bfloat16 gives 0.001, a norm 0.5 and more
+TOLERANCE = 0.02  # of the size of what is added up: rounding to bfloat16 gives 0.001, a norm 0.5 and more
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class LeafTensor:
     """Random numbers in the place of what a Linear gives, or of a parameter: where gradients end.
 
     Attributes:
@@ -34,7 +34,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Caught:
+class CapturedCall:
     """One call. Of one that the model computes itself the weights alone may be known, [N, T, S], and how many heads they are of."""
 
     query: Tensor | None
@@ -44,53 +44,53 @@ class Caught:
     heads: int | None
 
 
-class Tracer(Watch):
+class GradientTracer(Recorder):
     """Runs a twin once, with random numbers for what its Linears give, and catches the tensors of every call."""
 
-    def __init__(self, twin: nn.Module, layout: Layout, inputs: Mapping[str, Any], unmasked_is_causal: bool) -> None:
-        super().__init__(twin, layout, inputs, Wish((), lambda heard: None), unmasked_is_causal)
-        self.leaves: list[Leaf] = []
-        self.caught: dict[int, Caught] = {}
+    def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any], unmasked_is_causal: bool) -> None:
+        super().__init__(clone, layout, inputs, CaptureSpec((), lambda record: None), unmasked_is_causal)
+        self.leaves: list[LeafTensor] = []
+        self.captured: dict[int, CapturedCall] = {}
         self.generator = torch.Generator().manual_seed(0)
 
     def run(self) -> Any:
-        for name, module in self.twin.named_modules():
+        for name, module in self.clone.named_modules():
             if is_linear(module):
                 module.register_forward_hook(self._product(name))
             elif isinstance(module, nn.MultiheadAttention):
                 self._parameters(name, module)
-        with running(self), torch.inference_mode(False), torch.enable_grad(), self._ear():
-            self.twin(**self.inputs)
+        with recording(self), torch.inference_mode(False), torch.enable_grad(), self._detector_mode():
+            self.clone(**self.inputs)
         if self.count != len(self.layout.sites):
             raise LayoutChanged
 
-    def attend(self, module: nn.Module, asked: Asked) -> Output:
+    def attend(self, module: nn.Module, request: AttentionRequest) -> Output:
         site = self._site()
         if site is None or site.module != self.names[id(module)]:
             raise LayoutChanged
-        self._catch(Caught(asked.query, asked.key, asked.value, None, None))
+        self._catch(CapturedCall(request.query, request.key, request.value, None, None))
         with self._own_work(), torch.no_grad():
-            return self.compute(asked).output
+            return self.compute(request).output
 
-    def overhear(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    def capture_product(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         site = self._site()
         if site is None or site.heads is None or weights.shape[0] % site.heads:
             return None
-        self._catch(Caught(None, None, value, weights, site.heads))
+        self._catch(CapturedCall(None, None, value, weights, site.heads))
         return said
 
-    def overhear_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+    def capture_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
         site = self._site()
         if site is None or site.heads is None:
             return None
-        self._catch(Caught(named["query"], named["key"], named["value"], None, None))
+        self._catch(CapturedCall(named["query"], named["key"], named["value"], None, None))
         return said
 
-    def _site(self) -> Site | None:
+    def _site(self) -> AttentionSite | None:
         return self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
 
-    def _catch(self, caught: Caught) -> None:
-        self.caught[self.count] = caught
+    def _catch(self, captured: CapturedCall) -> None:
+        self.captured[self.count] = captured
         self.count += 1
 
     def _product(self, name: str) -> Callable[..., Tensor]:
@@ -98,7 +98,7 @@ class Tracer(Watch):
             leaf = torch.randn(result.shape, generator=self.generator).to(result).float().requires_grad_()  # rounded as the model's own numbers are
             axis = 1 if isinstance(module, Conv1D) else 0
             bias = f"{name}.bias" if isinstance(module.bias, Tensor) else None
-            self.leaves.append(Leaf(leaf, leaf.dim() - 1, (f"{name}.weight", axis), bias))
+            self.leaves.append(LeafTensor(leaf, leaf.dim() - 1, (f"{name}.weight", axis), bias))
             return leaf.to(result.dtype).clone()  # the model may write into it
 
         return hook
@@ -110,11 +110,11 @@ class Tracer(Watch):
                 leaf = nn.Parameter(torch.randn(parameter.shape, generator=self.generator).to(parameter))
                 module._parameters[key] = leaf
                 is_bias = key.endswith("bias")
-                self.leaves.append(Leaf(leaf, 0, ("" if is_bias else f"{name}.{key}", 0), f"{name}.{key}" if is_bias else None))
+                self.leaves.append(LeafTensor(leaf, 0, ("" if is_bias else f"{name}.{key}", 0), f"{name}.{key}" if is_bias else None))
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class HeadDependence:
     """What one head's query, key or value depends on.
 
     Attributes:
@@ -133,25 +133,25 @@ class Head:
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedHeads:
     """The heads of one side, or why they are not known."""
 
-    heads: tuple[Head, ...] = ()
+    heads: tuple[HeadDependence, ...] = ()
     refusal: str | None = None
 
-    def each(self, copies: int) -> "Traced":
+    def each(self, copies: int) -> "TracedHeads":
         """One of each so many."""
         return replace(self, heads=self.heads[::copies])
 
 
-def traced(caught: Caught, leaves: Sequence[Leaf]) -> tuple[Traced, Traced, Traced]:
+def trace_call(captured: CapturedCall, leaves: Sequence[LeafTensor]) -> tuple[TracedHeads, TracedHeads, TracedHeads]:
     """Query, key and value of one call; keys and values that were repeated for the query heads count once."""
-    if caught.weights is None or caught.heads is None:
-        found = [_followed(x, leaves) for x in (caught.query, caught.key, caught.value)]
-        return found[0], found[1].each(_copies(caught.key)), found[2].each(_copies(caught.value))
-    value = caught.value.unflatten(0, (-1, caught.heads))
+    if captured.weights is None or captured.heads is None:
+        found = [_followed(x, leaves) for x in (captured.query, captured.key, captured.value)]
+        return found[0], found[1].each(_copies(captured.key)), found[2].each(_copies(captured.value))
+    value = captured.value.unflatten(0, (-1, captured.heads))
     copies = _copies(value)
-    queries, keys = _from_weights(caught.weights.unflatten(0, (-1, caught.heads)), leaves)
+    queries, keys = _from_weights(captured.weights.unflatten(0, (-1, captured.heads)), leaves)
     return queries, keys.each(copies), _followed(value, leaves).each(copies)
 
 
@@ -163,10 +163,10 @@ def _copies(x: Float[Tensor, "B H S D"] | None) -> int:
     return max(fits, default=1)
 
 
-def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[Leaf]) -> Traced:
+def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[LeafTensor]) -> TracedHeads:
     """The gradient of each head, times numbers that are random and lean towards it, to every leaf."""
     if x is None or not x.requires_grad:
-        return Traced(refusal="no Linear is seen to give it")
+        return TracedHeads(refusal="no Linear is seen to give it")
     noise = _noise(x) + x.detach() / x.detach().double().square().mean().sqrt().clamp(min=1e-30).to(x)
     near, heads = list(range(len(leaves))), []
     for head in range(x.shape[1]):
@@ -175,19 +175,19 @@ def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[Leaf]) -> Tra
         near = list(gradients)  # all heads of a call end at the same few leaves
         rows = {i: _rows(gradient != 0, leaves[i].axis) for i, gradient in gradients.items()}
         rows = {i: marks for i, marks in rows.items() if bool(marks.any())}
-        heads.append(Head(rows, {i: _along(gradients[i], leaves[i]) for i in rows}, float(total.detach()), size=_size(x[:, head])))
-    return Traced(tuple(heads))
+        heads.append(HeadDependence(rows, {i: _along(gradients[i], leaves[i]) for i in rows}, float(total.detach()), size=_size(x[:, head])))
+    return TracedHeads(tuple(heads))
 
 
-def _from_weights(weights: Float[Tensor, "B H T S"], leaves: Sequence[Leaf]) -> tuple[Traced, Traced]:
+def _from_weights(weights: Float[Tensor, "B H T S"], leaves: Sequence[LeafTensor]) -> tuple[TracedHeads, TracedHeads]:
     """Queries and keys, told apart by tokens: the last row of weights depends on the last token's query, and on the keys of all."""
     queries = weights.shape[2]
     if not weights.requires_grad or weights.shape[0] != 1 or queries != weights.shape[3] or queries < 2:
-        refused = Traced(refusal="the model computes this attention itself, and no Linear is seen to give it")
+        refused = TracedHeads(refusal="the model computes this attention itself, and no Linear is seen to give it")
         return refused, refused
     near = [i for i, leaf in enumerate(leaves) if leaf.tensor[..., 0].numel() == queries]
-    found: list[Head] = []
-    keys: list[Head] = []
+    found: list[HeadDependence] = []
+    keys: list[HeadDependence] = []
     for head in range(weights.shape[1]):
         scores = weights[0, head, -1].log()
         noise = _noise(scores) / 2 + scores.detach() / scores.detach().std().clamp(min=1e-30)
@@ -197,12 +197,12 @@ def _from_weights(weights: Float[Tensor, "B H T S"], leaves: Sequence[Leaf]) -> 
         by_token = {i: gradient.flatten(0, -2) != 0 for i, gradient in gradients.items()}
         earlier = {i: marks[:-1].any(0).cpu() for i, marks in by_token.items()}
         own = {i: marks[-1].cpu() & ~earlier[i] for i, marks in by_token.items()}
-        keys.append(Head({i: marks for i, marks in earlier.items() if bool(marks.any())}, {}, 0.0, _is_straight(gradients, earlier, leaves)))
-        found.append(Head({i: marks for i, marks in own.items() if bool(marks.any())}, {}, 0.0, _is_straight(gradients, own, leaves)))
-    return Traced(tuple(found)), Traced(tuple(keys))
+        keys.append(HeadDependence({i: marks for i, marks in earlier.items() if bool(marks.any())}, {}, 0.0, _is_straight(gradients, earlier, leaves)))
+        found.append(HeadDependence({i: marks for i, marks in own.items() if bool(marks.any())}, {}, 0.0, _is_straight(gradients, own, leaves)))
+    return TracedHeads(tuple(found)), TracedHeads(tuple(keys))
 
 
-def _is_straight(gradients: Mapping[int, Tensor], own: Mapping[int, Tensor], leaves: Sequence[Leaf]) -> bool:
+def _is_straight(gradients: Mapping[int, Tensor], own: Mapping[int, Tensor], leaves: Sequence[LeafTensor]) -> bool:
     """Whether scores grow in proportion to these rows: along them there is a slope, and no curve."""
     parts = {i: leaves[i].tensor.detach() * own[i].to(gradient) for i, gradient in gradients.items()}
     slope = sum((gradients[i] * parts[i]).sum() for i in gradients)
@@ -211,10 +211,10 @@ def _is_straight(gradients: Mapping[int, Tensor], own: Mapping[int, Tensor], lea
     again = torch.autograd.grad(slope, [leaves[i].tensor for i in parts], retain_graph=True, allow_unused=True)
     curve = sum(float((x * part).sum()) for x, part in zip(again, parts.values(), strict=True) if x is not None)
     size = sum(float((gradients[i].detach() * parts[i]).abs().sum()) for i in parts)
-    return abs(curve) <= SLACK * size and float(slope.detach().abs()) > SLACK * size
+    return abs(curve) <= TOLERANCE * size and float(slope.detach().abs()) > TOLERANCE * size
 
 
-def _gradients(total: Tensor, near: Sequence[int], leaves: Sequence[Leaf], twice: bool = False) -> dict[int, Tensor]:
+def _gradients(total: Tensor, near: Sequence[int], leaves: Sequence[LeafTensor], twice: bool = False) -> dict[int, Tensor]:
     found = torch.autograd.grad(total, [leaves[i].tensor for i in near], retain_graph=True, create_graph=twice, allow_unused=True)
     return {i: gradient for i, gradient in zip(near, found, strict=True) if gradient is not None}
 
@@ -227,7 +227,7 @@ def _rows(marks: Tensor, axis: int) -> Bool[Tensor, " C"]:
     return marks.movedim(axis, 0).reshape(marks.shape[axis], -1).any(1).cpu()
 
 
-def _along(gradient: Tensor, leaf: Leaf) -> Float[Tensor, " C"]:
+def _along(gradient: Tensor, leaf: LeafTensor) -> Float[Tensor, " C"]:
     product = gradient.double() * leaf.tensor.detach().double()
     return product.movedim(leaf.axis, 0).reshape(product.shape[leaf.axis], -1).sum(1).cpu()
 

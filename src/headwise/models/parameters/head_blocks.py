@@ -9,11 +9,11 @@ from transformers.pytorch_utils import Conv1D
 
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.capture.layout import Site, is_linear
+from headwise.models.capture.layout import AttentionSite, is_linear
 
 
 @dataclass(frozen=True)
-class Block:
+class HeadBlock:
     """The part of a parameter that belongs to one head: some indices along one axis.
 
     Attributes:
@@ -51,7 +51,7 @@ class Block:
         return torch.tensor(self.indices, dtype=torch.int64, device=whole.device)
 
 
-def output_block(hf: nn.Module, site: Site, heads: int, head: int) -> Block:
+def output_block(hf: nn.Module, site: AttentionSite, heads: int, head: int) -> HeadBlock:
     """The part of W_O that a head's words are multiplied by: columns of a Linear, rows of a Conv1D.
 
     Args:
@@ -71,10 +71,10 @@ def output_block(hf: nn.Module, site: Site, heads: int, head: int) -> Block:
         raise WritesRefused(f"W_O of {site.module} must be in a Linear or Conv1D, got {type(module).__name__}. It cannot be taken apart by head.")
     axis = 0 if isinstance(module, Conv1D) else 1
     width = module.weight.shape[axis] // heads  # pyright: ignore[reportIndexIssue, reportAttributeAccessIssue, reportArgumentType]
-    return Block(f"{site.output.module}.weight", axis, tuple(range(head * width, (head + 1) * width)))
+    return HeadBlock(f"{site.output.module}.weight", axis, tuple(range(head * width, (head + 1) * width)))
 
 
-def sharing(site: Site, sites: Sequence[Site]) -> tuple[int, ...]:
+def calls_sharing_w_o(site: AttentionSite, sites: Sequence[AttentionSite]) -> tuple[int, ...]:
     """The calls whose heads go through the same W_O, this one among them: more than one where a layer is used again (ALBERT)."""
     if site.output is None:
         return (site.index,)

@@ -13,16 +13,16 @@ from torch import nn
 
 from headwise.axes import Tensor
 from headwise.errors import ModelError
+from headwise.models.capture.forward_pass import explain_errors, instrumented_clone, unmasked_is_causal
 from headwise.models.capture.hf_attention import register
 from headwise.models.capture.layout import Layout
 from headwise.models.capture.recorder import LayoutChanged
-from headwise.models.capture.session import explained, listening, unmasked_is_causal
-from headwise.models.parameters.gradient_trace import SLACK, Head, Leaf, Traced, Tracer, traced
-from headwise.models.parameters.head_blocks import Block
+from headwise.models.parameters.gradient_trace import TOLERANCE, GradientTracer, HeadDependence, LeafTensor, TracedHeads, trace_call
+from headwise.models.parameters.head_blocks import HeadBlock
 
 
 @dataclass(frozen=True)
-class Own:
+class HeadParameters:
     """What makes one head's query, key or value, and no other's.
 
     Attributes:
@@ -30,16 +30,16 @@ class Own:
         biases: the same rows of their biases.
     """
 
-    weights: tuple[Block, ...]
-    biases: tuple[Block, ...]
+    weights: tuple[HeadBlock, ...]
+    biases: tuple[HeadBlock, ...]
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[HeadBlock, ...]:
         return (*self.weights, *self.biases)
 
 
 @dataclass(frozen=True)
-class Side:
+class ProjectedHeads:
     """The queries of one call, its keys or its values.
 
     Attributes:
@@ -49,51 +49,51 @@ class Side:
         sizes: by head: the root mean square of what is made where the rows give random numbers of size 1; NaN where it is not seen.
     """
 
-    heads: tuple[Own, ...] = ()
+    heads: tuple[HeadParameters, ...] = ()
     refusal: str | None = None
     linear: bool = False
     sizes: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class Projections:
+class QKVProjections:
     """Where one call's heads are projected; query head h reads key head h // (H // G)."""
 
-    query: Side
-    key: Side
-    value: Side
+    query: ProjectedHeads
+    key: ProjectedHeads
+    value: ProjectedHeads
 
 
-def projections(hf: nn.Module, given: Mapping[str, Any], layout: Layout) -> dict[int, Projections]:
+def locate_qkv(hf: nn.Module, inputs: Mapping[str, Any], layout: Layout) -> dict[int, QKVProjections]:
     """For each call of a pass, by its index, the rows of each head's query, key and value.
 
     Args:
-        given: the model's keyword arguments: one short input of the kind that the layout is of.
+        inputs: the model's keyword arguments: one short input of the kind that the layout is of.
 
     Raises:
         ModelError: the model takes another way through its modules when their numbers are random.
     """
     register()
-    tracer = Tracer(listening(hf), layout, given, unmasked_is_causal(hf))
+    tracer = GradientTracer(instrumented_clone(hf), layout, inputs, unmasked_is_causal(hf))
     try:
         with torch.random.fork_rng(devices=()):
-            explained(hf, tracer.run)
+            explain_errors(hf, tracer.run)
     except LayoutChanged:
         raise ModelError(
             f"{type(hf).__name__} must compute the same attention whatever its numbers are, got another way through it. Its projections cannot be told apart."
         ) from None
     found = {}
-    for index, caught in tracer.caught.items():
+    for index, captured in tracer.captured.items():
         with torch.inference_mode(False), torch.enable_grad():
-            sides = traced(caught, tracer.leaves)
-        found[index] = Projections(*(_side(side, [head for other in sides if other is not side for head in other.heads], tracer.leaves) for side in sides))
+            sides = trace_call(captured, tracer.leaves)
+        found[index] = QKVProjections(*(_side(side, [head for other in sides if other is not side for head in other.heads], tracer.leaves) for side in sides))
     return found
 
 
-def _side(side: Traced, others: Sequence[Head], leaves: Sequence[Leaf]) -> Side:
+def _side(side: TracedHeads, others: Sequence[HeadDependence], leaves: Sequence[LeafTensor]) -> ProjectedHeads:
     """Each head's own rows: those that no other head of its side, and none of the other sides, depends on."""
     if side.refusal is not None:
-        return Side(refusal=side.refusal)
+        return ProjectedHeads(refusal=side.refusal)
     sizes = tuple(head.size for head in side.heads)
     counts: dict[int, Tensor] = {}
     for head in (*side.heads, *others):
@@ -103,29 +103,29 @@ def _side(side: Traced, others: Sequence[Head], leaves: Sequence[Leaf]) -> Side:
     for number, head in enumerate(side.heads):
         own = {leaf: marks & (counts[leaf] == 1) for leaf, marks in head.rows.items()}
         if not any(bool(marks.any()) for marks in own.values()):
-            return Side(refusal=f"every row that head {number} depends on, another one depends on too (a norm over all heads?)", sizes=sizes)
+            return ProjectedHeads(refusal=f"every row that head {number} depends on, another one depends on too (a norm over all heads?)", sizes=sizes)
         linear = linear and _is_linear(head, own)
         heads.append(_owned(own, leaves))
-    return Side(tuple(heads), None, linear, sizes)
+    return ProjectedHeads(tuple(heads), None, linear, sizes)
 
 
-def _is_linear(head: Head, own: Mapping[int, Tensor]) -> bool:
+def _is_linear(head: HeadDependence, own: Mapping[int, Tensor]) -> bool:
     """Euler: what is linear in its own rows equals the sum of slope times row over them."""
     if head.straight is not None:
         return head.straight
     along = sum(float(head.slopes[leaf][marks].sum()) for leaf, marks in own.items())
     size = sum(float(slopes.abs().sum()) for slopes in head.slopes.values())
-    return abs(along - head.total) <= SLACK * max(size, abs(head.total))
+    return abs(along - head.total) <= TOLERANCE * max(size, abs(head.total))
 
 
-def _owned(own: Mapping[int, Tensor], leaves: Sequence[Leaf]) -> Own:
-    weights: dict[str, Block] = {}
-    biases: dict[str, Block] = {}
+def _owned(own: Mapping[int, Tensor], leaves: Sequence[LeafTensor]) -> HeadParameters:
+    weights: dict[str, HeadBlock] = {}
+    biases: dict[str, HeadBlock] = {}
     for leaf, marks in own.items():
         rows = tuple(int(row) for row in marks.nonzero()[:, 0])
         (weight, axis), bias = leaves[leaf].weight, leaves[leaf].bias
         if rows and weight:
-            weights[weight] = Block(weight, axis, rows)
+            weights[weight] = HeadBlock(weight, axis, rows)
         if rows and bias is not None:
-            biases[bias] = Block(bias, 0, rows)
-    return Own(tuple(weights.values()), tuple(biases.values()))
+            biases[bias] = HeadBlock(bias, 0, rows)
+    return HeadParameters(tuple(weights.values()), tuple(biases.values()))

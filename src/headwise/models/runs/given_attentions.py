@@ -9,13 +9,13 @@ import torch
 from headwise.attention.attend import compute, statistic_names
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.capture.activation_store import Kept, Store
-from headwise.models.capture.eager_capture import asked_of
-from headwise.models.capture.layout import Layout, Site
+from headwise.models.capture.activation_store import ActivationStore, StoredCall
+from headwise.models.capture.eager_capture import request_from_weights
+from headwise.models.capture.layout import AttentionSite, Layout
 from headwise.models.capture.places import Place
-from headwise.models.capture.statistics_collector import Numbers
+from headwise.models.capture.statistics_collector import CallStatistics
 from headwise.models.run import Run
-from headwise.models.runs.run_metadata import Facts
+from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.verification.proof import Proof
 from headwise.verdict import Worst
 
@@ -46,24 +46,24 @@ def from_attentions(
     """
     names = statistic_names(statistics)
     layers = [_layer(name, x) for name, x in _named(tensors)]
-    store = Store(1 << 62)
-    sites: list[Site] = []
+    store = ActivationStore(1 << 62)
+    sites: list[AttentionSite] = []
     places: list[Place] = []
-    numbers: dict[int, Numbers] = {}
+    numbers: dict[int, CallStatistics] = {}
     parts: dict[tuple[str, tuple[int, int, int]], str] = {}
     for index, (name, weights) in enumerate(layers):
         b, h, t, s = weights.shape
-        asked = asked_of(weights.flatten(0, 1), weights.new_zeros(b * h, s, 1), h)
-        attended = compute(asked.query, asked.key, asked.value, asked.call, names)
-        numbers[index] = Numbers((b, h, h, t, s), {key: x.cpu() for key, x in attended.statistics.items()}, attended.lse, None, ())
-        store.put(index, Kept(asked.query, asked.key, attended.lse, asked.call, None, None))
-        sites.append(Site(index, name, t != s, None, REFUSAL))
+        request = request_from_weights(weights.flatten(0, 1), weights.new_zeros(b * h, s, 1), h)
+        attended = compute(request.query, request.key, request.value, request.call, names)
+        numbers[index] = CallStatistics((b, h, h, t, s), {key: x.cpu() for key, x in attended.statistics.items()}, attended.lse, None, ())
+        store.put(index, StoredCall(request.query, request.key, attended.lse, request.call, None, None))
+        sites.append(AttentionSite(index, name, t != s, None, REFUSAL))
         part = _part(parts, "self" if t == s else "cross", (b, t, s))
         places.append(Place(index, name, part, sum(place.part == part for place in places), t != s, b, h, h, t, s))
     words = _tokens(tokens, layers[0][1].shape)
     padding = dict.fromkeys(parts.values())
-    facts = Facts(tuple(places), Layout(tuple(sites)), numbers, words, None, padding, (NOTE,))
-    return GivenRun(facts, store, session=None, outputs=None)  # pyright: ignore[reportArgumentType]
+    metadata = RunMetadata(tuple(places), Layout(tuple(sites)), numbers, words, None, padding, (NOTE,))
+    return GivenRun(metadata, store, forward_pass=None, outputs=None)  # pyright: ignore[reportArgumentType]
 
 
 class GivenRun(Run):
@@ -76,8 +76,8 @@ class GivenRun(Run):
     @property
     def proof(self) -> Proof:  # pyright: ignore[reportIncompatibleVariableOverride]
         rows = Worst("rows", "every row of weights adds up to 1, or to 0 where nothing is seen")
-        for place in self._facts.places:
-            lse = self._kept(place.index).lse
+        for place in self._metadata.places:
+            lse = self._stored_call(place.index).lse
             apart = (lse[lse > -torch.inf].exp() - 1).abs()
             rows.see(float(apart.max()) if apart.numel() else 0.0, _slack(lse.dtype, place.keys), f"{place.part} layer {place.layer}")
         return Proof((rows.verdict(),))

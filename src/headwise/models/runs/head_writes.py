@@ -6,12 +6,12 @@ import torch
 from torch import einsum, nn
 
 from headwise.axes import Float, Rows, Tensor
-from headwise.models.capture.layout import bias_of, blocks_of
+from headwise.models.capture.layout import w_o_bias, w_o_by_head
 
 CELLS = 1 << 24  # numbers of writes made at once
 
 
-def measures(read: Float[Tensor, "B T H E"], module: nn.Module) -> dict[str, Rows]:
+def write_measures(read: Float[Tensor, "B T H E"], module: nn.Module) -> dict[str, Rows]:
     """How much each head writes, [B, H, T] each.
 
         writes_h = read_h · W_O[h]                   Σ_h writes_h + bias = the module's output
@@ -23,9 +23,9 @@ def measures(read: Float[Tensor, "B T H E"], module: nn.Module) -> dict[str, Row
         module: the Linear or Conv1D that holds W_O.
     """
     found: dict[str, list[Tensor]] = {"norm": [], "share": [], "cosine": []}
-    for writes in written(read, module):
+    for writes in iter_writes(read, module):
         total = writes.sum(2)
-        bias = bias_of(module)
+        bias = w_o_bias(module)
         out = total if bias is None else total + bias.to(total)
         norm = torch.linalg.vector_norm(writes, dim=-1)
         found["norm"].append(norm)
@@ -34,9 +34,9 @@ def measures(read: Float[Tensor, "B T H E"], module: nn.Module) -> dict[str, Row
     return {name: torch.cat(parts, 1).transpose(1, 2).contiguous().cpu() for name, parts in found.items()}
 
 
-def written(read: Float[Tensor, "B T H E"], module: nn.Module) -> Iterator[Float[Tensor, "B t H M"]]:
+def iter_writes(read: Float[Tensor, "B T H E"], module: nn.Module) -> Iterator[Float[Tensor, "B t H M"]]:
     """The writes themselves, some tokens at a time."""
-    blocks = blocks_of(module, read.shape[2])
+    blocks = w_o_by_head(module, read.shape[2])
     wide = torch.float64 if read.dtype == torch.float64 else torch.float32
     blocks = blocks.to(wide)
     step = max(1, CELLS // (read.shape[0] * read.shape[2] * blocks.shape[2]))

@@ -17,7 +17,7 @@ def levels(queries: int, keys: int) -> int:
     return (max(queries, keys) - 1).bit_length()
 
 
-def area(queries: int, keys: int, level: int, column: int, row: int, pool: str) -> Area:
+def tile_area(queries: int, keys: int, level: int, column: int, row: int, pool: str) -> Area:
     """The rectangle of one tile; smaller than 256 cells at the right and lower edge.
 
     Args:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WITHOUT_MEANING_ACROSS = ("distance", "previous", "self")  # positions of queries and keys count different tokens there, or from different ones
 
 
-def dataset(
+def part_dataset(
     part: str,
     places: Sequence[Place],
     numbers: Sequence[Mapping[str, Tensor]],

@@ -19,19 +19,19 @@ from headwise.attention.call import Call, Tiled
 from headwise.attention.mask import LazyMask, Visible, visible
 from headwise.axes import Interval, Tensor
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
-from headwise.models.capture.activation_store import Kept
+from headwise.models.capture.activation_store import StoredCall
 from headwise.models.capture.layout import Layout
 from headwise.models.capture.places import Place
-from headwise.models.capture.statistics_collector import Numbers
+from headwise.models.capture.statistics_collector import CallStatistics
 from headwise.models.run import Run
-from headwise.models.runs.run_metadata import Facts
+from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.verification.proof import Proof
 from headwise.verdict import Verdict
 
 FORMAT = 1
 
 
-def save(run: Run, path: Path) -> None:
+def save_run(run: Run, path: Path) -> None:
     """Write a run to a new directory, or in place of an older run.
 
     Raises:
@@ -79,8 +79,8 @@ class SavedRun(Run):
         places = tuple(Place(**place) for place in told["places"])
         found = {place.index: _numbers(place, told["statistics"], numbers) for place in places}
         padding = {place.part: numbers.get(f"padding.{place.part}") for place in places}
-        facts = Facts(places, Layout(()), found, told["tokens"], told["decoder_tokens"], padding, tuple(told["notes"]))
-        super().__init__(facts, store=None, session=None, outputs=None)
+        metadata = RunMetadata(places, Layout(()), found, told["tokens"], told["decoder_tokens"], padding, tuple(told["notes"]))
+        super().__init__(metadata, store=None, forward_pass=None, outputs=None)
         self._path, self._told, self._tensors = path, told, numbers
 
     @property
@@ -98,19 +98,19 @@ class SavedRun(Run):
         refusal = self._told["refusals"].get(part)
         if refusal is not None:
             raise WritesRefused(refusal)
-        places = [place for place in self._facts.places if place.part == part]
+        places = [place for place in self._metadata.places if place.part == part]
         return [{name: self._tensors[f"{place.index}.writes.{name}"] for name in ("norm", "share", "cosine")} for place in places]
 
-    def _each(self, indices: Sequence[int], use: Callable[[int, Kept], None]) -> None:
+    def _each(self, indices: Sequence[int], use: Callable[[int, StoredCall], None]) -> None:
         for index in indices:
             try:
-                call = _kept(load_file(self._path / _file(index)), self._told["calls"][str(index)], self._facts.numbers[index])
+                call = _kept(load_file(self._path / _file(index)), self._told["calls"][str(index)], self._metadata.numbers[index])
             except (OSError, SafetensorError, KeyError) as error:
                 raise CheckpointError(f"{_file(index)} must be whole, got {type(error).__name__} in {str(self._path)!r}. Save the run again.") from None
             use(index, call)
 
 
-class Bounded(LazyMask):
+class IntervalMask(LazyMask):
     """A mask that is known by the first and last key of each row, and by a tensor for what these do not say."""
 
     def __init__(self, first: Interval, stop: Interval, mask: Tensor | None) -> None:
@@ -124,28 +124,28 @@ class Bounded(LazyMask):
 
 
 def _write(run: Run, folder: Path) -> None:
-    facts = run._facts
+    metadata = run._metadata
     numbers: dict[str, Tensor] = {}
     calls: dict[int, dict[str, Any]] = {}
-    for index, number in facts.numbers.items():
+    for index, number in metadata.numbers.items():
         numbers |= {f"{index}.{name}": x for name, x in number.statistics.items()}
         numbers[f"{index}.lse"] = number.lse
-    numbers |= {f"padding.{part}": x for part, x in facts.padding.items() if x is not None}
+    numbers |= {f"padding.{part}": x for part, x in metadata.padding.items() if x is not None}
     refusals = _write_writes(run, numbers)
 
-    def put(index: int, call: Kept) -> None:
+    def put(index: int, call: StoredCall) -> None:
         calls[index] = {"scale": call.call.scale, "softcap": call.call.softcap}
         save_file(_contiguous(_tensors(call)), folder / _file(index))
 
-    run._each([place.index for place in facts.places], put)
+    run._each([place.index for place in metadata.places], put)
     save_file(_contiguous(numbers), folder / "numbers.safetensors")
     told = {
         "format": FORMAT,
-        "places": [asdict(place) for place in facts.places],
-        "statistics": list(next(iter(facts.numbers.values())).statistics),
-        "tokens": [list(row) for row in facts.tokens],
-        "decoder_tokens": facts.decoder_tokens,
-        "notes": list(facts.notes),
+        "places": [asdict(place) for place in metadata.places],
+        "statistics": list(next(iter(metadata.numbers.values())).statistics),
+        "tokens": [list(row) for row in metadata.tokens],
+        "decoder_tokens": metadata.decoder_tokens,
+        "notes": list(metadata.notes),
         "calls": calls,
         "refusals": refusals,
         "proof": [[asdict(verdict) for verdict in each] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
@@ -156,13 +156,13 @@ def _write(run: Run, folder: Path) -> None:
 def _write_writes(run: Run, numbers: dict[str, Tensor]) -> dict[str, str]:
     """Add what heads write to the numbers; by part, why it cannot be told."""
     refusals = {}
-    for part in dict.fromkeys(place.part for place in run._facts.places):
+    for part in dict.fromkeys(place.part for place in run._metadata.places):
         try:
             found = run._written(part)
         except WritesRefused as refusal:
             refusals[part] = str(refusal)
             continue
-        places = [place for place in run._facts.places if place.part == part]
+        places = [place for place in run._metadata.places if place.part == part]
         numbers |= {f"{place.index}.writes.{name}": x for place, call in zip(places, found, strict=True) for name, x in call.items()}
     return refusals
 
@@ -171,7 +171,7 @@ def _is_proved(run: Run) -> bool:
     return "proof" in vars(run) or (isinstance(run, SavedRun) and run._told["proof"] is not None)
 
 
-def _tensors(kept: Kept) -> dict[str, Tensor]:
+def _tensors(kept: StoredCall) -> dict[str, Tensor]:
     queries, keys = kept.query.shape[2], kept.key.shape[2]
     seen = visible(kept.call, queries, keys)
     found = {
@@ -183,21 +183,21 @@ def _tensors(kept: Kept) -> dict[str, Tensor]:
         "mask": _whole(seen.mask, queries, keys),
         "bias": _whole(kept.call.bias, queries, keys),
         "sink": kept.call.sink,
-        "read": kept.read,
+        "read": kept.z,
         "padding": kept.padding,
     }
     return {name: x for name, x in found.items() if x is not None}
 
 
-def _kept(tensors: dict[str, Tensor], told: dict[str, Any], numbers: Numbers) -> Kept:
-    mask = Bounded(tensors["first"], tensors["stop"], tensors.get("mask"))
+def _kept(tensors: dict[str, Tensor], told: dict[str, Any], numbers: CallStatistics) -> StoredCall:
+    mask = IntervalMask(tensors["first"], tensors["stop"], tensors.get("mask"))
     call = Call(told["scale"], tensors["offset"], mask=mask, bias=tensors.get("bias"), softcap=told["softcap"], sink=tensors.get("sink"))
-    return Kept(tensors["query"], tensors["key"], numbers.lse, call, tensors.get("read"), tensors.get("padding"))
+    return StoredCall(tensors["query"], tensors["key"], numbers.lse, call, tensors.get("read"), tensors.get("padding"))
 
 
-def _numbers(place: Place, names: Sequence[str], tensors: dict[str, Tensor]) -> Numbers:
+def _numbers(place: Place, names: Sequence[str], tensors: dict[str, Tensor]) -> CallStatistics:
     shape = (place.batch, place.heads, place.key_heads, place.queries, place.keys)
-    return Numbers(shape, {name: tensors[f"{place.index}.{name}"] for name in names}, tensors[f"{place.index}.lse"], None, ())
+    return CallStatistics(shape, {name: tensors[f"{place.index}.{name}"] for name in names}, tensors[f"{place.index}.lse"], None, ())
 
 
 def _whole(plane: Tensor | Tiled | None, queries: int, keys: int) -> Tensor | None:

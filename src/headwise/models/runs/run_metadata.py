@@ -9,11 +9,11 @@ from headwise.axes import Bool, Rows, Tensor
 from headwise.errors import ModelError
 from headwise.models.capture.layout import Layout
 from headwise.models.capture.places import Place
-from headwise.models.capture.statistics_collector import Numbers
+from headwise.models.capture.statistics_collector import CallStatistics
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class RunMetadata:
     """What a run knows of itself.
 
     Attributes:
@@ -26,7 +26,7 @@ class Facts:
 
     places: tuple[Place, ...]
     layout: Layout
-    numbers: Mapping[int, Numbers]
+    numbers: Mapping[int, CallStatistics]
     tokens: Sequence[Sequence[str]]
     decoder_tokens: Sequence[Sequence[str]] | None
     padding: Mapping[str, Bool[Tensor, "B T"] | None]

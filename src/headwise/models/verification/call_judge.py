@@ -9,11 +9,11 @@ from headwise.attention.call import Attended
 from headwise.attention.kernels.reference import attend as reference
 from headwise.attention.weights import weights
 from headwise.axes import Float, Rows, Tensor
-from headwise.models.capture.layout import bias_of, blocks_of
-from headwise.models.capture.recorder import Heard
-from headwise.models.capture.session import Session
+from headwise.models.capture.forward_pass import ForwardPass
+from headwise.models.capture.layout import w_o_bias, w_o_by_head
+from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.capture.slicing import one_row
-from headwise.models.runs.run_metadata import Facts
+from headwise.models.runs.run_metadata import RunMetadata
 from headwise.verdict import Verdict, Worst
 
 ROWS = 8  # queries of each call that are judged: the first, the last, and some between
@@ -24,7 +24,7 @@ NOT_BY_ROW = ("received", "segment")  # of all rows together, or in need of labe
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class JudgedRow:
     """One query of every head and batch row: what the run says, and what the reference says.
 
     Attributes:
@@ -40,13 +40,13 @@ class Row:
     place: str
 
 
-class Judge:
+class CallJudge:
     """The listener of the proving pass."""
 
-    def __init__(self, session: Session, facts: Facts) -> None:
-        self.session, self.facts = session, facts
-        self.heard: set[int] = set()
-        names = [name for name in next(iter(facts.numbers.values())).statistics if name not in NOT_BY_ROW]
+    def __init__(self, forward_pass: ForwardPass, metadata: RunMetadata) -> None:
+        self.forward_pass, self.metadata = forward_pass, metadata
+        self.judged: set[int] = set()
+        names = [name for name in next(iter(metadata.numbers.values())).statistics if name not in NOT_BY_ROW]
         self.names = tuple(names)
         self.rows = Worst("rows", "every row of weights and its sink add up to 1")
         self.weights = Worst("weights", "weights are those of the float64 reference on the same queries and keys")
@@ -55,91 +55,91 @@ class Judge:
         self.statistics = Worst("statistics", f"{', '.join(names) or 'no statistic'}: as defined, from the reference's weights")
         self.writes = Worst("writes", "what the heads write, and the bias, add up to the output of W_O's module")
 
-    def __call__(self, heard: Heard) -> None:
-        self.facts.check_same(heard.index, heard.attended.lse)
-        self.heard.add(heard.index)
-        place = self.facts.places[heard.index]
-        for row in sample(place.queries):
-            self._judge(heard, self._row(heard, row), row)
-        if heard.read is not None:
-            self._judge_writes(heard)
+    def __call__(self, record: AttentionRecord) -> None:
+        self.metadata.check_same(record.index, record.attended.lse)
+        self.judged.add(record.index)
+        place = self.metadata.places[record.index]
+        for row in sample_rows(place.queries):
+            self._judge(record, self._row(record, row), row)
+        if record.z is not None:
+            self._judge_writes(record)
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        refusals = [site for site in self.facts.layout.sites if site.refusal and site.index in self.heard]
+        refusals = [site for site in self.metadata.layout.sites if site.refusal and site.index in self.judged]
         told = f"{refusals[0].module}: {refusals[0].refusal}" if refusals else ""
         found = [worst.verdict() for worst in (self.rows, self.weights, self.hidden, self.output, self.statistics)]
         return (*found, self.writes.verdict(told))
 
-    def _row(self, heard: Heard, row: int) -> Row:
-        asked = heard.asked
-        rows, every = slice(row, row + 1), slice(0, asked.key.shape[2])
-        ours = weights(asked.query, asked.key, heard.attended.lse, asked.call, rows, every)[:, :, 0]
-        alone = one_row(asked.call, row, every.stop)
-        judged = reference(asked.query[:, :, rows].double(), asked.key.double(), asked.value.double(), alone, (*self.names, "received"))
+    def _row(self, record: AttentionRecord, row: int) -> JudgedRow:
+        request = record.request
+        rows, every = slice(row, row + 1), slice(0, request.key.shape[2])
+        ours = weights(request.query, request.key, record.attended.lse, request.call, rows, every)[:, :, 0]
+        alone = one_row(request.call, row, every.stop)
+        judged = reference(request.query[:, :, rows].double(), request.key.double(), request.value.double(), alone, (*self.names, "received"))
         right = judged.statistics["received"]
-        place = self.facts.places[heard.index]
-        padding = self.facts.padding[place.part]
+        place = self.metadata.places[record.index]
+        padding = self.metadata.padding[place.part]
         real = judged.lse[:, :, 0] > -torch.inf
         if padding is not None:
             real = real & ~padding[:, row, None].to(real.device)
-        return Row(ours, right, judged, slack(heard, row, judged.lse[:, :, 0]), real, f"{place.part} layer {place.layer}, query {row}")
+        return JudgedRow(ours, right, judged, rounding_slack(record, row, judged.lse[:, :, 0]), real, f"{place.part} layer {place.layer}, query {row}")
 
-    def _judge(self, heard: Heard, row: Row, index: int) -> None:
+    def _judge(self, record: AttentionRecord, row: JudgedRow, index: int) -> None:
         if not bool(row.real.any()):
             return
-        lse = heard.attended.lse[:, :, index]
-        sink = heard.asked.call.sink
+        lse = record.attended.lse[:, :, index]
+        sink = record.request.call.sink
         rest = 0 if sink is None else (sink.double() - lse.double()).exp()
         self._see(self.rows, (row.weights.double().sum(-1) + rest - 1).abs(), row.slack, row)
         self._see(self.weights, (row.weights - row.right).abs().amax(-1), row.slack.clamp(min=WEIGHTS), row)
         self._see(self.hidden, row.weights.where(row.right == 0, 0).amax(-1), torch.zeros_like(row.slack), row)
-        self._see_output(heard, row, index)
-        numbers = self.facts.numbers[heard.index].statistics
+        self._see_output(record, row, index)
+        numbers = self.metadata.numbers[record.index].statistics
         for name in self.names:
             got = numbers[name][:, :, index].to(row.right.device)
-            self._see_statistic(name, got, heard, row)
+            self._see_statistic(name, got, record, row)
 
-    def _see_output(self, heard: Heard, row: Row, index: int) -> None:
-        got, right = heard.attended.output[:, :, index].double(), row.judged.output[:, :, 0]
-        group = right.shape[1] // heard.asked.value.shape[1]
-        sizes = heard.asked.value.double().abs().repeat_interleave(group, 1)
+    def _see_output(self, record: AttentionRecord, row: JudgedRow, index: int) -> None:
+        got, right = record.attended.output[:, :, index].double(), row.judged.output[:, :, 0]
+        group = right.shape[1] // record.request.value.shape[1]
+        sizes = record.request.value.double().abs().repeat_interleave(group, 1)
         carried = einsum("bhs,bhse->bhe", row.right, sizes)
-        allowed = carried * row.slack[..., None] + right.abs() * torch.finfo(heard.attended.output.dtype).eps + torch.finfo(torch.float32).tiny
+        allowed = carried * row.slack[..., None] + right.abs() * torch.finfo(record.attended.output.dtype).eps + torch.finfo(torch.float32).tiny
         use = (got - right).abs() / allowed
         worst = use.argmax(-1, keepdim=True)
         self._see(self.output, (got - right).abs().gather(-1, worst)[..., 0], allowed.gather(-1, worst)[..., 0], row)
 
-    def _see_statistic(self, name: str, got: Tensor, heard: Heard, row: Row) -> None:
+    def _see_statistic(self, name: str, got: Tensor, record: AttentionRecord, row: JudgedRow) -> None:
         right = row.judged.statistics[name][:, :, 0]
         if name in BY_WEIGHT:
             there = row.right.gather(-1, got.clamp(min=0)[..., None])[..., 0]
             got, right = there, row.right.amax(-1)
-        elif name == "first" and heard.asked.padding is not None:
-            start = heard.asked.padding.to(torch.uint8).argmax(-1)
+        elif name == "first" and record.request.padding is not None:
+            start = record.request.padding.to(torch.uint8).argmax(-1)
             right = row.right.gather(-1, start[:, None, None].expand(*row.right.shape[:2], 1))[..., 0]
         residual = (got - right).abs() / (1 + right.abs())
         self._see(self.statistics, residual, (4 * row.slack).clamp(min=STATISTICS), row, name)
 
-    def _judge_writes(self, heard: Heard) -> None:
-        site = self.facts.layout.sites[heard.index]
-        place = self.facts.places[heard.index]
-        module = self.session.module(site.output.module)
-        blocks = blocks_of(module, place.heads).double()
-        bias = bias_of(module)
-        rows = torch.tensor(sample(place.queries))
-        read, written = heard.read[:, rows].double(), heard.written[:, rows].double()
+    def _judge_writes(self, record: AttentionRecord) -> None:
+        site = self.metadata.layout.sites[record.index]
+        place = self.metadata.places[record.index]
+        module = self.forward_pass.module(site.output.module)
+        blocks = w_o_by_head(module, place.heads).double()
+        bias = w_o_bias(module)
+        rows = torch.tensor(sample_rows(place.queries))
+        read, written = record.z[:, rows].double(), record.w_o_output[:, rows].double()
         total = einsum("bthe,hem->bthm", read, blocks).sum(2)
         sizes = einsum("bthe,hem->btm", read.abs(), blocks.abs())
         if bias is not None:
             total, sizes = total + bias.double(), sizes + bias.double().abs()
-        eps = torch.finfo(heard.written.dtype).eps
-        allowed = sizes * torch.finfo(torch.float32 if eps > 1e-7 else heard.written.dtype).eps * _walk(read.shape[2] * read.shape[3]) + total.abs() * eps
+        eps = torch.finfo(record.w_o_output.dtype).eps
+        allowed = sizes * torch.finfo(torch.float32 if eps > 1e-7 else record.w_o_output.dtype).eps * _walk(read.shape[2] * read.shape[3]) + total.abs() * eps
         use = ((total - written).abs() / allowed.clamp(min=torch.finfo(torch.float32).tiny)).flatten()
         worst = int(use.argmax())
         where = f"{place.part} layer {place.layer}, {site.output.module}"
         self.writes.see(float((total - written).abs().flatten()[worst]), float(allowed.flatten()[worst]), where)
 
-    def _see(self, worst: Worst, residual: Rows | Tensor, allowed: Tensor, row: Row, name: str = "") -> None:
+    def _see(self, worst: Worst, residual: Rows | Tensor, allowed: Tensor, row: JudgedRow, name: str = "") -> None:
         """Let a verdict see the head that uses up most of what is allowed."""
         use = torch.where(allowed > 0, residual / allowed.clamp(min=1e-300), torch.where(residual > 0, torch.inf, 0.0))
         use = use.nan_to_num(nan=torch.inf, posinf=torch.inf).masked_fill(~row.real, -1)
@@ -148,7 +148,7 @@ class Judge:
         worst.see(float(residual.flatten()[at]), float(allowed.flatten()[at]), f"{row.place}, head {head}, batch row {batch}{', ' if name else ''}{name}")
 
 
-def sample(queries: int) -> list[int]:
+def sample_rows(queries: int) -> list[int]:
     """Some rows of so many: the first, the last, and others spread between.
 
     Example:
@@ -159,14 +159,14 @@ def sample(queries: int) -> list[int]:
     return [round(i * (queries - 1) / max(count - 1, 1)) for i in range(count)]
 
 
-def slack(heard: Heard, row: int, lse: Float[Tensor, "B H"]) -> Float[Tensor, "B H"]:
+def rounding_slack(record: AttentionRecord, row: int, lse: Float[Tensor, "B H"]) -> Float[Tensor, "B H"]:
     """How far rounding may move the weights of a row, relative to them.
 
     A score is a sum of D products, each rounded; errors of a sum walk: about sqrt(D) of them add up. The exponential turns
     an absolute error of a score into a relative one of a weight, and lse carries the same again.
     """
-    query, key, call = heard.asked.query, heard.asked.key, heard.asked.call
-    unit = torch.finfo(heard.attended.lse.dtype if heard.asked.own is None else heard.asked.own).eps
+    query, key, call = record.request.query, record.request.key, record.request.call
+    unit = torch.finfo(record.attended.lse.dtype if record.request.weights_dtype is None else record.request.weights_dtype).eps
     group = query.shape[1] // key.shape[1]
     sizes = einsum("bhd,bhsd->bhs", query[:, :, row].double().abs(), key.double().abs().repeat_interleave(group, 1))
     highest = sizes.amax(-1) * abs(call.scale)

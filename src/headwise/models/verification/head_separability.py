@@ -7,7 +7,7 @@ import torch
 from headwise.axes import Bool, Output, Tensor
 
 
-def mixed(read: Tensor, heads: int, again: Callable[[Tensor], Tensor]) -> str | None:
+def mixing_reason(read: Tensor, heads: int, again: Callable[[Tensor], Tensor]) -> str | None:
     """Why heads are not apart between attention and W_O, or None.
 
     Some heads are made to say something else, and W_O's module is read again: exactly those heads' numbers must change.
@@ -30,7 +30,7 @@ def mixed(read: Tensor, heads: int, again: Callable[[Tensor], Tensor]) -> str | 
     return None
 
 
-def said_otherwise(z: Output, chosen: Bool[Tensor, " H"]) -> Output:
+def perturb_heads(z: Output, chosen: Bool[Tensor, " H"]) -> Output:
     """z with other words from the chosen heads."""
     noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(0)).to(z)
     return torch.where(chosen.to(z.device)[None, :, None, None], z + noise * (z.std() + 1), z)

@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 
 from headwise.axes import Tensor
 from headwise.errors import ModelError
-from headwise.models.capture.hf_attention import NAME
-from headwise.models.capture.session import Session, tensors_of
+from headwise.models.capture.forward_pass import ForwardPass, output_tensors
+from headwise.models.capture.hf_attention import IMPLEMENTATION
 from headwise.models.loading.model_info import implementation_of, text_config
 from headwise.verdict import Verdict, Worst
 
@@ -23,24 +23,26 @@ CELLS = 1 << 22  # numbers compared at once
 EAGER_BYTES = 1 << 30  # what eager attention may take for its scores; beyond that the model is judged by its rounding
 
 
-def agreement(session: Session, outputs: Mapping[str, Tensor]) -> Verdict:
+def logit_parity(forward_pass: ForwardPass, outputs: Mapping[str, Tensor]) -> Verdict:
     """Compare the run's outputs with the model's own, by the model's own difference between two implementations."""
-    loaded = implementation_of(session.hf)
-    own = tensors_of(session.plain(loaded))
-    other = _other(session, "eager" if loaded != "eager" else "sdpa")
-    own_two = "implementations" if isinstance(session.hf, PreTrainedModel) else "float32 and float64"
+    loaded = implementation_of(forward_pass.hf)
+    own = output_tensors(forward_pass.run_unmodified(loaded))
+    other = _other(forward_pass, "eager" if loaded != "eager" else "sdpa")
+    own_two = "implementations" if isinstance(forward_pass.hf, PreTrainedModel) else "float32 and float64"
     against = f"{TIMES} times the difference between its own {own_two}" if other else f"the rounding of its only implementation, {loaded}"
-    found = _compared(session, outputs, own, [other] if other else [], against)
-    if found.holds is not False or not isinstance(session.hf, PreTrainedModel):
+    found = _compared(forward_pass, outputs, own, [other] if other else [], against)
+    if found.holds is not False or not isinstance(forward_pass.hf, PreTrainedModel):
         return found
-    exact = _in_float64(session)  # its two implementations may happen to round alike, where its layers amplify rounding (MobileBERT)
+    exact = _in_float64(forward_pass)  # its two implementations may happen to round alike, where its layers amplify rounding (MobileBERT)
     if exact is None:
         return found
     others = [exact, *([other] if other else [])]
-    return _compared(session, outputs, own, others, f"{TIMES} times the difference between its own implementations, or its float32 and float64")
+    return _compared(forward_pass, outputs, own, others, f"{TIMES} times the difference between its own implementations, or its float32 and float64")
 
 
-def _compared(session: Session, outputs: Mapping[str, Tensor], own: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]], against: str) -> Verdict:
+def _compared(
+    forward_pass: ForwardPass, outputs: Mapping[str, Tensor], own: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]], against: str
+) -> Verdict:
     """The verdict, where the largest of the own differences is the yardstick."""
     worst, told = Worst("model", f"the outputs are those of the model as it was loaded, within {against}"), "it returns no numbers"
     for name, x in outputs.items():
@@ -49,10 +51,10 @@ def _compared(session: Session, outputs: Mapping[str, Tensor], own: Mapping[str,
         if _is_number_only_here(x, own[name]):
             told = f"{name} of the model as it was loaded holds NaN where a run gives numbers (rows that see nothing)"
             continue
-        real = _real(name, x, session.given)
-        difference = furthest(x, own[name], real)
-        size = furthest(own[name], torch.zeros(()).to(x).expand_as(x), real)
-        yardstick = max((furthest(other[name].to(x.dtype), own[name], real) for other in others if name in other), default=0.0)
+        real = _real(name, x, forward_pass.inputs)
+        difference = max_difference(x, own[name], real)
+        size = max_difference(own[name], torch.zeros(()).to(x).expand_as(x), real)
+        yardstick = max((max_difference(other[name].to(x.dtype), own[name], real) for other in others if name in other), default=0.0)
         floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
         worst.see(difference, max(TIMES * yardstick, floor), name)
     return worst.verdict(told)
@@ -64,54 +66,56 @@ def _is_number_only_here(x: Tensor, own: Tensor) -> bool:
     return bool((theirs & ~ours).any()) and not bool((ours & ~theirs).any())
 
 
-def _other(session: Session, implementation: str) -> dict[str, Tensor] | None:
+def _other(forward_pass: ForwardPass, implementation: str) -> dict[str, Tensor] | None:
     """The outputs of the model's other implementation; None where it has none, or where it would take too much memory."""
-    if not isinstance(session.hf, PreTrainedModel):
-        return _in_float64(session)
-    if implementation_of(session.hf) == NAME:
+    if not isinstance(forward_pass.hf, PreTrainedModel):
+        return _in_float64(forward_pass)
+    if implementation_of(forward_pass.hf) == IMPLEMENTATION:
         return None  # edited to run through us alone
-    if implementation == "sdpa" and not session.hf._supports_sdpa:
+    if implementation == "sdpa" and not forward_pass.hf._supports_sdpa:
         return None
-    if implementation == "eager" and _eager_bytes(session.hf, session.given) > EAGER_BYTES:
+    if implementation == "eager" and _eager_bytes(forward_pass.hf, forward_pass.inputs) > EAGER_BYTES:
         return None
     try:
-        return tensors_of(session.plain(implementation))
+        return output_tensors(forward_pass.run_unmodified(implementation))
     except ModelError:
         return None  # some models name an implementation that they then refuse: gemma2 and sdpa
 
 
-def _in_float64(session: Session) -> dict[str, Tensor] | None:
+def _in_float64(forward_pass: ForwardPass) -> dict[str, Tensor] | None:
     """What the model gives in float64: it differs from that by its own rounding."""
-    if sum(x.numel() for x in session.hf.parameters()) > WIDENED:
+    if sum(x.numel() for x in forward_pass.hf.parameters()) > WIDENED:
         return None
-    given = {name: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for name, x in session.given.items()}
+    inputs = {name: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for name, x in forward_pass.inputs.items()}
     try:
-        return tensors_of(replace(session, hf=copy.deepcopy(session.hf).double(), given=given).plain(implementation_of(session.hf)))
+        return output_tensors(
+            replace(forward_pass, hf=copy.deepcopy(forward_pass.hf).double(), inputs=inputs).run_unmodified(implementation_of(forward_pass.hf))
+        )
     except ModelError:
         return None  # some of its code makes float32 tensors
 
 
-def _eager_bytes(hf: nn.Module, given: Mapping[str, Any]) -> int:
+def _eager_bytes(hf: nn.Module, inputs: Mapping[str, Any]) -> int:
     """What eager attention takes for one layer: scores, their softmax and a copy in float32."""
-    ids = given.get("input_ids")
+    ids = inputs.get("input_ids")
     heads = getattr(text_config(hf), "num_attention_heads", 1)
     return 0 if not isinstance(ids, Tensor) else 3 * 4 * ids.shape[0] * heads * ids.shape[1] ** 2
 
 
-def _real(name: str, x: Tensor, given: Mapping[str, Any]) -> Tensor | None:
+def _real(name: str, x: Tensor, inputs: Mapping[str, Any]) -> Tensor | None:
     """Which tokens count, [B, T]: not padding."""
-    for mask, found in given.items():
+    for mask, found in inputs.items():
         if mask.endswith("key_padding_mask") and isinstance(found, Tensor) and found.dtype == torch.bool and x.shape[:2] == found.shape:
             return ~found  # as torch's own modules say it: True where hidden
     for mask in ("attention_mask", "decoder_attention_mask"):
-        found = given.get(mask)
-        of_decoder = "decoder_input_ids" in given and not name.startswith("encoder")
+        found = inputs.get(mask)
+        of_decoder = "decoder_input_ids" in inputs and not name.startswith("encoder")
         if isinstance(found, Tensor) and (mask == "decoder_attention_mask") == of_decoder and x.shape[:2] == found.shape:
             return found.bool()
     return None
 
 
-def furthest(x: Tensor, y: Tensor, real: Tensor | None) -> float:
+def max_difference(x: Tensor, y: Tensor, real: Tensor | None) -> float:
     """The largest difference on tokens that count, some tokens at a time; NaN where one is not a number and the other is."""
     if x.numel() == 0:
         return 0.0

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headwise.axes import Tensor
-from headwise.models.capture.session import Session
-from headwise.models.runs.run_metadata import Facts
-from headwise.models.verification.call_judge import Judge
-from headwise.models.verification.logit_parity import agreement
+from headwise.models.capture.forward_pass import ForwardPass
+from headwise.models.runs.run_metadata import RunMetadata
+from headwise.models.verification.call_judge import CallJudge
+from headwise.models.verification.logit_parity import logit_parity
 from headwise.verdict import Verdict
 
 
@@ -36,17 +36,17 @@ class Proof:
         return "\n".join(str(verdict) for verdict in self.verdicts)
 
 
-def prove(session: Session, facts: Facts, outputs: Mapping[str, Tensor]) -> Proof:
+def prove(forward_pass: ForwardPass, metadata: RunMetadata, outputs: Mapping[str, Tensor]) -> Proof:
     """Judge a run: its pass again, and the model as it was loaded.
 
     Raises:
         ModelError: the model has been changed since the run.
     """
-    judges = [Judge(session, facts) for _ in facts.places]
-    session.again(lambda heard: judges[heard.index](heard))
+    judges = [CallJudge(forward_pass, metadata) for _ in metadata.places]
+    forward_pass.rerun(lambda record: judges[record.index](record))
     layers = tuple(judge.verdicts() for judge in judges)
     whole = tuple(closest(verdicts) for verdicts in zip(*layers, strict=True))
-    return Proof((*whole, agreement(session, outputs)), layers)
+    return Proof((*whole, logit_parity(forward_pass, outputs)), layers)
 
 
 def closest(verdicts: Iterable[Verdict]) -> Verdict:

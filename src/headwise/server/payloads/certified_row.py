@@ -23,7 +23,7 @@ def certified(run: "Run", place: "Place", head: int, query: int) -> dict[str, An
     Raises:
         ArgumentError: numbers that are not finite.
     """
-    asked, key, lse, call = one_head(run.kept(place.layer, place.part), 0, head)
+    asked, key, lse, call = one_head(run.stored_call(place.layer, place.part), 0, head)
     row, every = slice(query, query + 1), slice(0, place.keys)
     seen = visible(call, place.queries, place.keys).tile(row, every)
     bias = None if call.bias is None else tile_of(call.bias, row, every)

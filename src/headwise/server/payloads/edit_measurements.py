@@ -93,7 +93,7 @@ def _scaled(run: "Run", edits: Sequence[Edit]) -> list[tuple[int, int, float]]:
 def _unchanged(run: "Run", witness: Witness, scaled: Sequence[tuple[int, int, float]]) -> bool:
     """Bit for bit what the run had heard, in all heads: they are seen before any of them is scaled."""
     place = next(place for place in run.places if place.index == witness.index)
-    heard = run.kept(place.layer, place.part).read
+    heard = run.stored_call(place.layer, place.part).z
     edited = {head for index, head, _ in scaled if index == witness.index}
     others = [head for head in range(place.heads) if head not in edited]
     return heard is not None and all(torch.equal(words[:, :, others], heard[:, :, others]) for words in witness.words)

@@ -10,9 +10,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from headwise.axes import Float, Tensor
-from headwise.models.capture.hf_attention import NAME, register
-from headwise.models.capture.session import plain, tensors_of
-from headwise.models.hooks.z_hooks import with_words_changed
+from headwise.models.capture.forward_pass import output_tensors, run_unmodified
+from headwise.models.capture.hf_attention import IMPLEMENTATION, register
+from headwise.models.hooks.z_hooks import with_z_hooks
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
@@ -72,7 +72,7 @@ def said(run: "Run", scales: Scales | None = None, witness: Witness | None = Non
         witness: is shown the words of one of the scaled calls.
     """
     scales = scales or {}
-    hf = run.session.hf
+    hf = run.forward_pass.hf
     rows = next((len(x) for x in scales.values()), 1)
     tokens = max(place.queries for place in run.places)
     step = max(1, AT_ONCE // tokens)
@@ -85,13 +85,13 @@ def said_everywhere(run: "Run", scales: Scales, witness: Witness | None = None) 
     if every_logits(run, run.outputs) is None:
         return said(run, scales, witness), None
     outputs = _outputs(run, scales, witness, 1, last=False)
-    return Said(output_kind(run.session.hf), answer(run.session.hf, outputs, run.session.given)), every_logits(run, outputs)
+    return Said(output_kind(run.forward_pass.hf), answer(run.forward_pass.hf, outputs, run.forward_pass.inputs)), every_logits(run, outputs)
 
 
 def every_logits(run: "Run", outputs: Mapping[str, Tensor]) -> Float[Tensor, "T V"] | None:
     """The logits of every token, of a text that is short enough; None where there are not so many."""
     logits = outputs.get("logits", outputs.get("prediction_logits"))
-    if output_kind(run.session.hf) not in ("next_token", "logits") or logits is None or logits.dim() != 3 or not 1 < logits.shape[1] <= MOST:
+    if output_kind(run.forward_pass.hf) not in ("next_token", "logits") or logits is None or logits.dim() != 3 or not 1 < logits.shape[1] <= MOST:
         return None
     return logits[0]
 
@@ -103,21 +103,21 @@ def mean_divergence(before: Float[Tensor, "T V"], after: Float[Tensor, "T V"]) -
 
 
 def _pass(run: "Run", scales: Scales, witness: Witness | None, rows: int) -> Float[Tensor, "b V"]:
-    return answer(run.session.hf, _outputs(run, scales, witness, rows), run.session.given)
+    return answer(run.forward_pass.hf, _outputs(run, scales, witness, rows), run.forward_pass.inputs)
 
 
 def _outputs(run: "Run", scales: Scales, witness: Witness | None, rows: int, last: bool = True) -> Mapping[str, Tensor]:
     """What the model returns; with `last`, where it can, the logits of the last token alone."""
-    session = run.session
+    session = run.forward_pass
     places = {place.index: place for place in run.places}
     changes = {index: _change(x, witness if witness is not None and witness.index == index else None) for index, x in scales.items()}
     heads = {index: places[index].heads for index in changes}
-    other = with_words_changed(session.hf, session.layout, heads, changes) if changes else session.hf
+    other = with_z_hooks(session.hf, session.layout, heads, changes) if changes else session.hf
     register()
-    given = {name: _repeated(x, rows) for name, x in session.given.items()}
+    given = {name: _repeated(x, rows) for name, x in session.inputs.items()}
     if last and output_kind(session.hf) == "next_token" and "logits_to_keep" in signature(session.hf.forward).parameters:
         given["logits_to_keep"] = 1  # of the last token: its logits are all that is looked at
-    return tensors_of(plain(other, given, NAME))
+    return output_tensors(run_unmodified(other, given, IMPLEMENTATION))
 
 
 def answer(hf: nn.Module, outputs: Mapping[str, Tensor], given: Mapping[str, Any]) -> Float[Tensor, "b V"]:

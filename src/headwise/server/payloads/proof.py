@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.models.verification.call_judge import sample
+from headwise.models.verification.call_judge import sample_rows
 from headwise.render.overview import proof_sentence
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def _verdict(verdict: "Verdict") -> dict[str, Any]:
 
 def _widths(run: "Run", place: "Place") -> dict[str, Any]:
     """M1: counted, not measured."""
-    site = run.session.layout.sites[place.index]
+    site = run.forward_pass.layout.sites[place.index]
     if site.output is None:
         return _exact("widths", "M1", f"{WIDTHS}: {site.refusal}", "refused")
-    read = run.kept(place.layer, place.part).read
+    read = run.stored_call(place.layer, place.part).z
     if read is None:
         return _exact("widths", "M1", f"{WIDTHS}: what W_O reads was not kept", "refused")
     heads, width = read.shape[2:]
@@ -53,10 +53,10 @@ def _slices(run: "Run", place: "Place") -> dict[str, Any]:
     """M5: queries of two heads that read the same key head differ in some number."""
     if place.heads == 1:
         return _exact("slices", "M5", f"{SLICES}: there is one head", "vacuous")
-    query = run.kept(place.layer, place.part).query[0]
+    query = run.stored_call(place.layer, place.part).query[0]
     group = place.heads // place.key_heads
     for first in range(0, place.heads, group):
-        some = query[first : first + group, sample(place.queries)].flatten(1)
+        some = query[first : first + group, sample_rows(place.queries)].flatten(1)
         if len(torch.unique(some, dim=0)) < len(some) and _twins(query[first : first + group]):
             return _exact("slices", "M5", SLICES, "fails")
     return _exact("slices", "M5", SLICES, "holds")

@@ -28,7 +28,7 @@ def save(model: "Model", run: "Run", edits: Sequence[Edit], folder: Path) -> dic
         raise ArgumentError(f"name must be new, got {folder.name!r}, which is there already. Choose another.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        saved = model.edit([_said(edit) for edit in edits], mode="weights", inputs=dict(run.session.given)).save(folder)
+        saved = model.edit([_said(edit) for edit in edits], mode="weights", inputs=dict(run.forward_pass.inputs)).save(folder)
     except OSError as error:
         raise ModelError(
             f"the folder of checkpoints must be writable, got {error.strerror or error} for {str(folder.parent)!r}. Start with another --save."

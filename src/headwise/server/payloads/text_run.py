@@ -41,7 +41,7 @@ def read(model: "Model", text: str) -> "tuple[Run, dict[str, Any]]":
 
 def facts_of(model: "Model", run: "Run", text: str) -> dict[str, Any]:
     """What the page is told of a run."""
-    said = Said(output_kind(model.hf), answer(model.hf, run.outputs, run.session.given)[:1])
+    said = Said(output_kind(model.hf), answer(model.hf, run.outputs, run.forward_pass.inputs)[:1])
     return {
         "text": text,
         "milliseconds": 0.0,
@@ -92,7 +92,7 @@ def _input(model: "Model", text: str) -> Any:
         return text
     if model.tokenizer is None or len(text) < CHARACTERS_OF_LONG:
         return text
-    given = encode(model.hf, model.tokenizer, text).given
+    given = encode(model.hf, model.tokenizer, text).kwargs
     if given["input_ids"].shape[1] <= LONG:
         return text
     short = {name: x[:, :SHORT] for name, x in given.items()}
@@ -104,7 +104,7 @@ def _part(run: "Run", part: str) -> dict[str, Any]:
     places = [place for place in run.places if place.part == part]
     first = places[0]
     asked = key_tokens(run, part)
-    sites = run.session.layout.sites
+    sites = run.forward_pass.layout.sites
     refusals = [f"writes of {place.module} cannot be told by head: {sites[place.index].refusal}." for place in places if sites[place.index].output is None]
     return {
         "name": part,

@@ -9,7 +9,7 @@ from headwise.attention.call import Area, Call, tile_of
 from headwise.attention.mask import Visible, visible
 from headwise.attention.weights import pooled_weights
 from headwise.axes import Bool, Float, Int, Tensor
-from headwise.models.runs.map_tiles import area, levels
+from headwise.models.runs.map_tiles import levels, tile_area
 from headwise.server.payloads.array_pack import pack
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def tile(run: "Run", place: "Place", head: int, where: tuple[int, int, int], poo
     """
     level, column, row = where
     found = run.tile(place.layer, head, level, column, row, pool, part=place.part)
-    return found.masked_fill(~seen_cells(run, place, head, area(place.queries, place.keys, level, column, row, pool)), HIDDEN)
+    return found.masked_fill(~seen_cells(run, place, head, tile_area(place.queries, place.keys, level, column, row, pool)), HIDDEN)
 
 
 def masses(run: "Run", place: "Place", size: int) -> Float[Tensor, "H h w"]:
@@ -46,7 +46,7 @@ def masses(run: "Run", place: "Place", size: int) -> Float[Tensor, "H h w"]:
     """
     cell = cell_of(place, size)
     whole = Area(slice(0, place.queries), slice(0, place.keys), cell, mean=True)
-    kept = run.kept(place.layer, place.part)
+    kept = run.stored_call(place.layer, place.part)
     mean = pooled_weights(kept.query[:1], kept.key[:1], kept.lse[:1], kept.call, whole)[0].cpu().float()
     found = mean * counts(place.keys, cell)
     several = range(place.heads) if _by_head(kept.call, place) else range(1)
@@ -83,7 +83,7 @@ def seen_cells(run: "Run", place: "Place", head: int, where: Area) -> Bool[Tenso
     Masks are intervals of keys, for which this is exact at any size. Where a mask is more than that, its exceptions are looked
     at in rectangles of up to a million pairs; in larger ones a cell counts as seen when its interval is.
     """
-    call = run.kept(place.layer, place.part).call
+    call = run.stored_call(place.layer, place.part).call
     seen = visible(call, place.queries, place.keys)
     found = _by_interval(seen, head, where)
     pairs = (where.rows.stop - where.rows.start) * (where.keys.stop - where.keys.start)

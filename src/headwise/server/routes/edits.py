@@ -190,6 +190,6 @@ def tensors(run: "Run", edits: Sequence[Edit]) -> list[str]:
     """
     from headwise.models.parameters.head_blocks import output_block
 
-    sites, hf = run.session.layout.sites, run.session.hf
+    sites, hf = run.forward_pass.layout.sites, run.forward_pass.hf
     places = [place_of(run, edit.part, edit.layer, edit.head) for edit in edits]
     return sorted({output_block(hf, sites[place.index], place.heads, edit.head).parameter for place, edit in zip(places, edits, strict=True)})

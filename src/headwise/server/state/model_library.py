@@ -170,7 +170,7 @@ def entry(found: Shelved) -> dict[str, Any]:
 
 def facts(model: "Model") -> Mapping[str, Any]:
     """Sizes, as far as the model's configuration says them."""
-    from headwise.models.loading.inputs import positions
+    from headwise.models.loading.inputs import max_positions
     from headwise.models.loading.model_info import is_encoder_decoder, text_config
     from headwise.server.payloads.model_output import output_kind
 
@@ -187,7 +187,7 @@ def facts(model: "Model") -> Mapping[str, Any]:
         "width": width,
         "head_width": _number(config, "head_dim", "d_kv") or (width // heads if width and heads else None),
         "vocabulary": _number(config, "vocab_size"),
-        "positions": positions(hf),
+        "positions": max_positions(hf),
         "parameters": sum(x.numel() for x in hf.parameters()),
         "tensors": tensors_in(hf),
         "dtype": next((str(x.dtype).removeprefix("torch.") for x in hf.parameters()), None),

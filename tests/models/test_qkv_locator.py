@@ -10,7 +10,7 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, Olmo2Config, O
 import headwise as hw
 from headwise.errors import ModelError
 from headwise.models.loading.inputs import encode
-from headwise.models.parameters.qkv_locator import projections
+from headwise.models.parameters.qkv_locator import locate_qkv
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, VOCABULARY, Family, build, drawn, given
 
 MORE = {
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("plain")
 
 def found(hf, inputs=TOKENS):
     run = hw.open_model(hf).run(inputs, statistics=())
-    return run, projections(hf, encode(hf, None, inputs).given, run._facts.layout)
+    return run, locate_qkv(hf, encode(hf, None, inputs).kwargs, run._metadata.layout)
 
 
 def changed(hf, before, blocks, inputs):
@@ -35,9 +35,9 @@ def changed(hf, before, blocks, inputs):
         whole = other.get_parameter(block.parameter)
         whole.data = block.put(whole, block.of(whole) * 1.5 + 0.25)
     after = hw.open_model(other).run(inputs, statistics=())
-    part = before._facts.places[0].part
-    heads = range(before._facts.places[0].heads)
-    one, two = (run._kept(0).read for run in (before, after))
+    part = before._metadata.places[0].part
+    heads = range(before._metadata.places[0].heads)
+    one, two = (run._stored_call(0).z for run in (before, after))
     weights = {h for h in heads if not torch.equal(before.weights(0, h, part=part), after.weights(0, h, part=part))}
     return weights, {h for h in heads if not torch.equal(one[:, :, h], two[:, :, h])}
 
@@ -112,7 +112,7 @@ def test_torch_s_own_module_has_its_rows_in_one_parameter():
     for weight in layer.parameters():
         nn.init.normal_(weight, std=0.5)
     run = hw.open_model(layer.eval()).run({"src": torch.randn(1, 7, 24)}, statistics=())
-    sides = projections(layer, {"src": torch.randn(1, 7, 24)}, run._facts.layout)[0]
+    sides = locate_qkv(layer, {"src": torch.randn(1, 7, 24)}, run._metadata.layout)[0]
     parts = [(b.parameter, b.axis, b.indices) for b in sides.key.heads[1].blocks]
     assert parts == [("self_attn.in_proj_weight", 0, (28, 29, 30, 31)), ("self_attn.in_proj_bias", 0, (28, 29, 30, 31))]
     assert sides.key.linear
@@ -133,7 +133,7 @@ class Unprojected(nn.Module):
 def test_queries_without_a_projection_refuse():
     x = torch.randn(1, 7, 24)
     run = hw.open_model(Unprojected().eval()).run({"x": x}, statistics=())
-    sides = projections(Unprojected(), {"x": x}, run._facts.layout)[0]
+    sides = locate_qkv(Unprojected(), {"x": x}, run._metadata.layout)[0]
     assert "no Linear is seen to give it" in sides.query.refusal and "no Linear is seen to give it" in sides.value.refusal
 
 
@@ -142,4 +142,4 @@ def test_a_model_that_goes_another_way_is_refused():
     run = hw.open_model(hf).run(TOKENS, statistics=())
     short = build("bert", num_hidden_layers=2)
     with pytest.raises(ModelError, match=r"BertModel must compute the same attention whatever its numbers are, got another way through it"):
-        projections(short, encode(short, None, TOKENS).given, run._facts.layout)
+        locate_qkv(short, encode(short, None, TOKENS).kwargs, run._metadata.layout)

@@ -10,8 +10,8 @@ from transformers import AlbertConfig, AlbertModel, BitNetConfig, BitNetForCausa
 import headwise as hw
 from headwise.errors import ArgumentError, WritesRefused
 from headwise.models.capture.layout import Layout
-from headwise.models.hooks.z_hooks import scaled, with_words_changed
-from headwise.models.parameters.head_blocks import output_block, sharing
+from headwise.models.hooks.z_hooks import scale_heads, with_z_hooks
+from headwise.models.parameters.head_blocks import calls_sharing_w_o, output_block
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 
 HEADS = 6
@@ -20,7 +20,7 @@ FACTORS = torch.tensor([1.0, 0.0, 1.5, -0.5, 1.0, 2.0])
 
 
 def layout_of(hf, inputs):
-    return hw.open_model(hf).run(inputs, statistics=())._facts.layout
+    return hw.open_model(hf).run(inputs, statistics=())._metadata.layout
 
 
 def final(outputs):
@@ -32,7 +32,7 @@ def test_words_changed_as_they_run_are_words_changed_in_the_weights(name):
     hf, inputs = build(name), given(FAMILIES[name])
     layout = layout_of(hf, inputs)
     before = {key: x.clone() for key, x in hf.state_dict().items()}
-    other = with_words_changed(hf, layout, {1: HEADS}, {1: scaled(FACTORS)})
+    other = with_z_hooks(hf, layout, {1: HEADS}, {1: scale_heads(FACTORS)})
     by_hand = copy.deepcopy(hf)
     for head in range(HEADS):
         block = output_block(by_hand, layout.sites[1], HEADS, head)
@@ -48,7 +48,7 @@ def test_words_changed_as_they_run_are_words_changed_in_the_weights(name):
 def test_a_run_of_it_sees_the_changed_words():
     hf, inputs = build("llama"), given(FAMILIES["llama"])
     layout = layout_of(hf, inputs)
-    other = with_words_changed(hf, layout, {0: HEADS}, {0: scaled(FACTORS)})
+    other = with_z_hooks(hf, layout, {0: HEADS}, {0: scale_heads(FACTORS)})
     before, after = hw.open_model(hf).run(inputs).writes["norm"].isel(layer=0), hw.open_model(other).run(inputs).writes["norm"].isel(layer=0)
     ratio = torch.from_numpy((after / before).values)
     torch.testing.assert_close(ratio, FACTORS.abs()[None, :, None].expand_as(ratio), rtol=1e-4, atol=1e-5)
@@ -58,9 +58,9 @@ def test_one_use_of_a_layer_that_is_used_again_and_again():
     hf = drawn(AlbertModel(AlbertConfig(**COMMON, embedding_size=12)))
     inputs = given(FAMILIES["bert"])
     layout = layout_of(hf, inputs)
-    assert sharing(layout.sites[1], layout.sites) == (0, 1, 2)
+    assert calls_sharing_w_o(layout.sites[1], layout.sites) == (0, 1, 2)
     read = []
-    other = with_words_changed(hf, layout, {1: HEADS}, {1: scaled(torch.zeros(HEADS))})
+    other = with_z_hooks(hf, layout, {1: HEADS}, {1: scale_heads(torch.zeros(HEADS))})
     other.get_submodule(layout.sites[0].output.module).register_forward_hook(lambda m, args, out: read.append(bool((args[0] == 0).all())))
     for _ in range(2):
         other(**inputs)
@@ -73,7 +73,7 @@ def test_a_gated_layer_is_surveyed_as_often_as_before():
     config = Qwen3NextConfig(**GROUPED | {"num_hidden_layers": 4}, **sizes, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8)
     hf, inputs = drawn(Qwen3NextForCausalLM(config)), given(FAMILIES["llama"])
     layout = layout_of(hf, inputs)
-    other = with_words_changed(hf, layout, {0: HEADS}, {0: scaled(FACTORS)})
+    other = with_z_hooks(hf, layout, {0: HEADS}, {0: scale_heads(FACTORS)})
     run = hw.open_model(other).run(inputs)
     with torch.no_grad():
         torch.testing.assert_close(run.outputs["logits"], other(**inputs).logits, rtol=1e-3, atol=1e-3)
@@ -81,7 +81,7 @@ def test_a_gated_layer_is_surveyed_as_often_as_before():
 
 def test_a_part_of_the_model_run_alone_is_changed_each_time():
     hf, inputs = build("llama"), given(FAMILIES["llama"])
-    other = with_words_changed(hf, layout_of(hf, inputs), {0: HEADS}, {0: scaled(FACTORS)})
+    other = with_z_hooks(hf, layout_of(hf, inputs), {0: HEADS}, {0: scale_heads(FACTORS)})
     with torch.no_grad():
         first, second = (other.model(**inputs).last_hidden_state for _ in range(2))
         assert torch.equal(first, second)
@@ -92,7 +92,7 @@ def test_heads_that_cannot_be_told_apart_are_refused_by_name():
     hf, inputs = drawn(BitNetForCausalLM(BitNetConfig(**GROUPED))), given(FAMILIES["llama"])
     layout = layout_of(hf, inputs)
     with pytest.raises(WritesRefused, match=r"heads of model.layers.0.self_attn must be told apart before W_O, got none: what .* norm over all heads"):
-        with_words_changed(hf, layout, {0: HEADS}, {0: scaled(FACTORS)})
+        with_z_hooks(hf, layout, {0: HEADS}, {0: scale_heads(FACTORS)})
     with pytest.raises(WritesRefused, match=r"writes of model.layers.0.self_attn cannot be told by head: what .* norm over all heads"):
         output_block(hf, layout.sites[0], HEADS, 0)
 
@@ -111,7 +111,7 @@ def test_calls_that_are_read_together_are_refused():
     together = Layout((joined, *layout.sites[1:]))
     message = r"W_O of encoder.layer.0.attention.self must read one attention call at a time, got 2 joined. They cannot be changed one by one."
     with pytest.raises(WritesRefused, match=message):
-        with_words_changed(hf, together, {0: HEADS}, {0: scaled(FACTORS)})
+        with_z_hooks(hf, together, {0: HEADS}, {0: scale_heads(FACTORS)})
 
 
 def test_w_o_that_is_no_matrix_is_refused():

@@ -7,7 +7,7 @@ from transformers import ViTConfig, ViTModel, WhisperConfig, WhisperForCondition
 
 import headwise as hw
 from headwise.errors import ArgumentError
-from headwise.models.loading.sample_input import sample
+from headwise.models.loading.sample_input import sample_input
 from tests.models.tiny import COMMON, build
 
 SOUND = {"d_model": 24, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "vocab_size": 50}
@@ -24,7 +24,7 @@ def test_the_model_runs_on_it(kind):
     else:
         tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
         hf = WhisperForConditionalGeneration(WhisperConfig(**SOUND, num_mel_bins=8, max_source_positions=20, **tokens)).eval()
-    run = hw.open_model(hf).run(sample(hf), statistics=())
+    run = hw.open_model(hf).run(sample_input(hf), statistics=())
     assert list(run.parts) == (["encoder.self", "decoder.self", "decoder.cross"] if kind == "sound" else ["self"])
 
 

@@ -7,9 +7,9 @@ from transformers import AlbertConfig, AlbertModel, BitNetConfig, BitNetForCausa
 
 import headwise as hw
 from headwise.errors import UnseenAttention, WritesRefused
-from headwise.models.capture.layout import blocks_of
-from headwise.models.capture.output_projection import Words, in_order, words_in
-from headwise.models.verification.head_separability import mixed, said_otherwise
+from headwise.models.capture.layout import w_o_by_head
+from headwise.models.capture.output_projection import InputMatch, has_token_order, match_z
+from headwise.models.verification.head_separability import mixing_reason, perturb_heads
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 
 OUTPUTS = {
@@ -25,17 +25,17 @@ OUTPUTS = {
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_w_o_is_found(name):
     run = hw.open_model(build(name)).run(given(FAMILIES[name]))
-    outputs = [site.output for site in run._facts.layout.sites]
+    outputs = [site.output for site in run._metadata.layout.sites]
     assert [output.module for output in outputs] == [OUTPUTS[name].format(i) for i in range(3)]
-    assert all(output.exact and output.turn == 0 for output in outputs)
+    assert all(output.exact and output.use == 0 for output in outputs)
 
 
 def test_w_o_of_a_layer_that_is_used_again_and_again():
     hf = drawn(AlbertModel(AlbertConfig(**COMMON, embedding_size=12)))
     run = hw.open_model(hf).run(given(FAMILIES["bert"]))
-    sites = run._facts.layout.sites
+    sites = run._metadata.layout.sites
     assert len({site.output.module for site in sites}) == 1
-    assert [site.output.turn for site in sites] == [0, 1, 2]
+    assert [site.output.use for site in sites] == [0, 1, 2]
     assert run.proof.passed
     assert run.statistics["layer_name"].values.tolist() == [sites[0].module] * 3
 
@@ -46,11 +46,11 @@ def test_writes_and_bias_add_up_to_what_the_module_gives(name):
     hf, caught = build(name), {}
     inputs = given(FAMILIES[name])
     run = hw.open_model(hf).run(inputs)
-    for site in run._facts.layout.sites:
+    for site in run._metadata.layout.sites:
         hf.get_submodule(site.output.module).register_forward_hook(lambda m, args, out, i=site.index: caught.update({i: (args[0], out)}))
     with torch.no_grad():
         hf(**inputs)
-    for place, site in zip(run._facts.places, run._facts.layout.sites, strict=True):
+    for place, site in zip(run._metadata.places, run._metadata.layout.sites, strict=True):
         read, out = caught[site.index]
         module = hf.get_submodule(site.output.module)
         writes = torch.stack([_alone(module, read, head, place.heads) for head in range(place.heads)], 2)
@@ -79,7 +79,7 @@ def test_a_gate_between_the_heads_and_w_o_is_part_of_what_they_write():
     config = Qwen3NextConfig(**GROUPED | {"num_hidden_layers": 4}, **sizes, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8)
     hf = drawn(Qwen3NextForCausalLM(config))
     run = hw.open_model(hf).run(given(FAMILIES["llama"]))
-    (site,) = run._facts.layout.sites
+    (site,) = run._metadata.layout.sites
     assert site.output.module == "model.layers.3.self_attn.o_proj"
     assert not site.output.exact
     assert run.proof.passed
@@ -159,7 +159,7 @@ def test_heads_that_are_apart(heads):
     def read(words):
         return words.transpose(1, 2).flatten(2) * gate
 
-    assert mixed(read(z), heads, lambda chosen: read(said_otherwise(z, chosen))) is None
+    assert mixing_reason(read(z), heads, lambda chosen: read(perturb_heads(z, chosen))) is None
 
 
 @pytest.mark.parametrize(("giver", "taker"), [(0, 1), (1, 0), (4, 2), (2, 4), (3, 4)])
@@ -171,7 +171,7 @@ def test_any_two_heads_that_mix_are_found(giver, taker):
         words[:, taker] += 0.01 * words[:, giver]
         return words.transpose(1, 2).flatten(2)
 
-    assert f"head {taker} depends on other heads too" in mixed(read(z), 5, lambda chosen: read(said_otherwise(z, chosen)))
+    assert f"head {taker} depends on other heads too" in mixing_reason(read(z), 5, lambda chosen: read(perturb_heads(z, chosen)))
 
 
 def test_numbers_in_another_order_are_no_heads():
@@ -182,33 +182,33 @@ def test_numbers_in_another_order_are_no_heads():
         found[..., 3:6] = 7
         return found
 
-    assert "head 1 does not depend on what that head says" in mixed(constant(z), 4, lambda chosen: constant(said_otherwise(z, chosen)))
+    assert "head 1 does not depend on what that head says" in mixing_reason(constant(z), 4, lambda chosen: constant(perturb_heads(z, chosen)))
 
 
 def test_words_are_recognised_whatever_their_shape():
     z = torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(0))
     words = z.transpose(1, 2).flatten(2)
-    assert words_in(words, [z]) is Words.EXACT
-    assert words_in(words.flatten(0, 1), [z]) is Words.EXACT
-    assert words_in(words.to(torch.bfloat16), [z]) is Words.EXACT
-    assert words_in(words.transpose(0, 1).contiguous(), [z]) is Words.SEQUENCE_FIRST
-    assert words_in(torch.cat([words[:1], words[1:]], 1), [z[:1], z[1:]]) is Words.EXACT
-    assert words_in(words * 1.001, [z]) is Words.OTHER
-    assert words_in(words[:, :4], [z]) is Words.OTHER
+    assert match_z(words, [z]) is InputMatch.EXACT
+    assert match_z(words.flatten(0, 1), [z]) is InputMatch.EXACT
+    assert match_z(words.to(torch.bfloat16), [z]) is InputMatch.EXACT
+    assert match_z(words.transpose(0, 1).contiguous(), [z]) is InputMatch.SEQUENCE_FIRST
+    assert match_z(torch.cat([words[:1], words[1:]], 1), [z[:1], z[1:]]) is InputMatch.EXACT
+    assert match_z(words * 1.001, [z]) is InputMatch.OTHER
+    assert match_z(words[:, :4], [z]) is InputMatch.OTHER
 
 
 def test_tokens_are_in_order_by_shape():
     z = torch.zeros(2, 3, 5, 4)
-    assert in_order(torch.zeros(2, 5, 12), [z])
-    assert in_order(torch.zeros(10, 12), [z])
-    assert not in_order(torch.zeros(5, 2, 12), [z])
-    assert not in_order(torch.zeros(9, 12), [z])
-    assert in_order(torch.zeros(1, 15, 12), [z, z[:1]])
-    assert not in_order(torch.zeros(3, 5, 12), [z, z[:1]])
+    assert has_token_order(torch.zeros(2, 5, 12), [z])
+    assert has_token_order(torch.zeros(10, 12), [z])
+    assert not has_token_order(torch.zeros(5, 2, 12), [z])
+    assert not has_token_order(torch.zeros(9, 12), [z])
+    assert has_token_order(torch.zeros(1, 15, 12), [z, z[:1]])
+    assert not has_token_order(torch.zeros(3, 5, 12), [z, z[:1]])
 
 
 def test_blocks_of_w_o_belong_to_heads():
     linear = nn.Linear(6, 5)
     x = torch.randn(6)
-    blocks = blocks_of(linear, 3)
+    blocks = w_o_by_head(linear, 3)
     assert torch.allclose(sum(x[2 * h : 2 * h + 2] @ blocks[h] for h in range(3)) + linear.bias, linear(x), atol=1e-6)

@@ -7,7 +7,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 import headwise as hw
 from headwise.models.masks import diagonal_bias as diagonals
-from headwise.models.masks.diagonal_bias import Diagonal, Diagonals, Differences, are_long
+from headwise.models.masks.diagonal_bias import DiagonalBias, DiagonalTensor, DistanceMode, are_long
 from tests.models.tiny import drawn
 
 
@@ -45,9 +45,9 @@ def test_what_is_done_cell_by_cell_is_done_by_diagonal(short, queries, keys, tur
     if turned:
         query, key = key, query
     right = embedding(buckets(query, key), table).permute(2, 0, 1).unsqueeze(0)
-    with Differences(Scene()):
+    with DistanceMode(Scene()):
         found = embedding(buckets(query, key), table).permute(2, 0, 1).unsqueeze(0)
-    assert isinstance(found, Diagonals)
+    assert isinstance(found, DiagonalTensor)
     assert found.line.numel() == 3 * (queries + keys - 1)
     assert torch.equal(found.whole(), right)
     plane = found.plane()
@@ -70,9 +70,9 @@ def test_what_is_done_cell_by_cell_is_done_by_diagonal(short, queries, keys, tur
 def test_anything_else_gets_the_tensor(short, use):
     query, key = positions()
     right = use(key - query)
-    with Differences(Scene()):
+    with DistanceMode(Scene()):
         found = use(key - query)
-    assert torch.equal(found.whole() if isinstance(found, Diagonals) else found, right)
+    assert torch.equal(found.whole() if isinstance(found, DiagonalTensor) else found, right)
 
 
 @pytest.mark.parametrize(
@@ -85,17 +85,17 @@ def test_anything_else_gets_the_tensor(short, use):
     ],
 )
 def test_what_is_no_difference_of_positions_is_left_alone(short, one, other):
-    with Differences(Scene()):
+    with DistanceMode(Scene()):
         found = one - other
-    assert not isinstance(found, Diagonals)
+    assert not isinstance(found, DiagonalTensor)
     assert torch.equal(found, one - other)
 
 
 def test_what_is_written_into_a_plane_stays(short):
     right = torch.zeros(1, 2, 3, 4)
-    with Differences(Scene()):
+    with DistanceMode(Scene()):
         found = torch.zeros(1, 2, 3, 4)
-        assert isinstance(found, Diagonals)
+        assert isinstance(found, DiagonalTensor)
         found[:, 1, 2] = 5.0
         found += 1
     right[:, 1, 2] = 5.0
@@ -105,8 +105,8 @@ def test_what_is_written_into_a_plane_stays(short):
 
 def test_small_planes_are_left_alone():
     query, key = positions()
-    with Differences(Scene()):
-        assert not isinstance(key - query, Diagonals)
+    with DistanceMode(Scene()):
+        assert not isinstance(key - query, DiagonalTensor)
     assert are_long({"input_ids": torch.zeros(1, 2048)})
     assert not are_long({"input_ids": torch.zeros(4096, 2047), "labels": None})
 
@@ -120,7 +120,7 @@ def test_t5_has_a_bias_by_diagonal_and_the_same_numbers(monkeypatch):
     plain = model.run(given)
     monkeypatch.setattr(diagonals, "LEAST", 1)
     run = hw.open_model(model.hf).run(given)
-    assert isinstance(run._kept(0).call.bias, Diagonal)
+    assert isinstance(run._stored_call(0).call.bias, DiagonalBias)
     assert not any("position bias" in note for note in run.notes)
     assert any("position bias" in note for note in plain.notes)
     for part in ("encoder.self", "decoder.self"):

@@ -3,14 +3,14 @@
 import pytest
 
 from headwise.errors import ArgumentError
-from headwise.models.runs.map_tiles import area, levels
+from headwise.models.runs.map_tiles import levels, tile_area
 
 
 @pytest.mark.parametrize(
     ("queries", "keys", "level", "column", "row"), [(1000, 1024, 10, 3, 2), (1000, 1300, 10, 2, 1), (300, 5000, 13, 19, 1), (7, 3, 0, 0, 0)]
 )
 def test_tiles_cover_the_map_without_overlap(queries, keys, level, column, row):
-    found = area(queries, keys, level, column, row, "max")
+    found = tile_area(queries, keys, level, column, row, "max")
     assert found.cell == 2 ** (levels(queries, keys) - level)
     assert (found.rows.start, found.keys.start) == (256 * found.cell * row, 256 * found.cell * column)
     assert found.rows.stop == min(256 * found.cell * (row + 1), queries)
@@ -19,8 +19,8 @@ def test_tiles_cover_the_map_without_overlap(queries, keys, level, column, row):
 
 
 def test_the_lowest_level_is_one_pixel():
-    assert area(1000, 1024, 0, 0, 0, "mean").shape == (1, 1)
-    assert area(1000, 1024, 0, 0, 0, "mean").mean
+    assert tile_area(1000, 1024, 0, 0, 0, "mean").shape == (1, 1)
+    assert tile_area(1000, 1024, 0, 0, 0, "mean").mean
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_the_lowest_level_is_one_pixel():
 )
 def test_what_is_no_tile_is_refused(plain, tile, says):
     with pytest.raises(ArgumentError, match=says):
-        area(1000, 1024, *tile)
+        tile_area(1000, 1024, *tile)

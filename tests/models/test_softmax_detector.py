@@ -10,10 +10,10 @@ from transformers.masking_utils import causal_mask_function
 import headwise as hw
 from headwise.errors import UnseenAttention
 from headwise.models.capture.layout import Layout
-from headwise.models.capture.recorder import Watch, Wish
-from headwise.models.capture.softmax_detector import Lookout
-from headwise.models.masks.diagonal_bias import Diagonals
-from headwise.models.masks.mask_description import Description, Told
+from headwise.models.capture.recorder import CaptureSpec, Recorder
+from headwise.models.capture.softmax_detector import SoftmaxDetector
+from headwise.models.masks.diagonal_bias import DiagonalTensor
+from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
 
 
@@ -91,25 +91,25 @@ class Nowhere:
     def is_within_tokens(self, shape):
         return False
 
-    def overhear(self, weights, value, said, shape):
+    def capture_product(self, weights, value, said, shape):
         return None
 
-    def overhear_fused(self, named, said):
+    def capture_fused(self, named, said):
         return None
 
 
 def test_what_wears_a_tensor_s_clothes_is_no_weight_of_the_model():
-    told = Told(Description(batch_size=1, q_length=3, kv_length=3, mask_function=causal_mask_function))
-    plane = Diagonals(torch.arange(5.0)[None], (-2, -1), 3)
+    told = MaskHandle(MaskDescription(batch_size=1, q_length=3, kv_length=3, mask_function=causal_mask_function))
+    plane = DiagonalTensor(torch.arange(5.0)[None], (-2, -1), 3)
     weight = torch.randn(3, 3)
-    lookout = Lookout(Nowhere(), [weight])
-    assert lookout._is_learned(weight) and lookout._is_learned(weight[1:])
-    assert not lookout._is_learned(torch.randn(3, 3))
-    assert not lookout._is_learned(told) and not lookout._is_learned(plane)
-    with lookout:
+    detector = SoftmaxDetector(Nowhere(), [weight])
+    assert detector._is_learned(weight) and detector._is_learned(weight[1:])
+    assert not detector._is_learned(torch.randn(3, 3))
+    assert not detector._is_learned(told) and not detector._is_learned(plane)
+    with detector:
         copied = weight.clone()
         doubled = weight * 2
-    assert lookout._is_learned(copied) and not lookout._is_learned(doubled)
+    assert detector._is_learned(copied) and not detector._is_learned(doubled)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_what_wears_a_tensor_s_clothes_is_no_weight_of_the_model():
     ],
 )
 def test_what_mixes_within_a_token_is_told_by_its_shape(shape, within):
-    watch = Watch(nn.Linear(2, 2), Layout(()), {"input_ids": torch.zeros(2, 11)}, Wish((), lambda heard: None), False)
-    assert watch.is_within_tokens(shape) is within
-    nothing = Watch(nn.Linear(2, 2), Layout(()), {"pixel_values": torch.zeros(2, 11)}, Wish((), lambda heard: None), False)
+    recorder = Recorder(nn.Linear(2, 2), Layout(()), {"input_ids": torch.zeros(2, 11)}, CaptureSpec((), lambda record: None), False)
+    assert recorder.is_within_tokens(shape) is within
+    nothing = Recorder(nn.Linear(2, 2), Layout(()), {"pixel_values": torch.zeros(2, 11)}, CaptureSpec((), lambda record: None), False)
     assert not nothing.is_within_tokens(shape)
 
 

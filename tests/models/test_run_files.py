@@ -11,7 +11,7 @@ from transformers import BitNetConfig, BitNetForCausalLM
 import headwise as hw
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
 from headwise.models.runs import run_files as saving
-from headwise.models.runs.run_files import Bounded
+from headwise.models.runs.run_files import IntervalMask
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
 
 
@@ -160,6 +160,6 @@ def test_a_damaged_call_and_a_newer_format(tmp_path):
 
 def test_a_mask_known_by_its_bounds():
     bounds = torch.tensor([[[0, 1]]]), torch.tensor([[[1, 3]]])
-    rule = Bounded(*bounds, torch.tensor([[[[True, True, True], [True, True, False]]]]))
+    rule = IntervalMask(*bounds, torch.tensor([[[[True, True, True], [True, True, False]]]]))
     assert rule.tile(slice(0, 2), slice(0, 3)).tolist() == [[[[True, False, False], [False, True, False]]]]
     assert rule.intervals().first is bounds[0]

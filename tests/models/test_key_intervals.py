@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.models.masks import key_intervals as scan
-from headwise.models.masks.key_intervals import extent_of
+from headwise.models.masks.key_intervals import find_extent
 
 CPU = torch.device("cpu")
 
 
 def extent(mask):
-    return extent_of(lambda rows, keys: mask[:, :, rows, keys], *mask.shape[2:], CPU)
+    return find_extent(lambda rows, keys: mask[:, :, rows, keys], *mask.shape[2:], CPU)
 
 
 @given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1), st.floats(0, 1))
@@ -43,8 +43,8 @@ def test_rows_are_looked_at_some_at_a_time(cells, monkeypatch):
 
 
 def test_no_rows_and_no_keys():
-    assert extent_of(lambda rows, keys: torch.ones(1, 1, 0, 3, dtype=torch.bool), 0, 3, CPU).first.shape == (1, 1, 0)
-    assert extent_of(lambda rows, keys: torch.ones(1, 1, 3, 0, dtype=torch.bool), 3, 0, CPU).stop.tolist() == [[[0, 0, 0]]]
+    assert find_extent(lambda rows, keys: torch.ones(1, 1, 0, 3, dtype=torch.bool), 0, 3, CPU).first.shape == (1, 1, 0)
+    assert find_extent(lambda rows, keys: torch.ones(1, 1, 3, 0, dtype=torch.bool), 3, 0, CPU).stop.tolist() == [[[0, 0, 0]]]
 
 
 GROWTH = """

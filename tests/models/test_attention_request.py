@@ -8,8 +8,8 @@ from transformers.masking_utils import causal_mask_function
 from headwise.attention.attend import compute
 from headwise.attention.mask import visible
 from headwise.errors import ModelError
-from headwise.models.capture.attention_request import HONOURED, TakenApart, masked_and_added, read
-from headwise.models.masks.mask_description import Description, Told
+from headwise.models.capture.attention_request import HANDLED_KWARGS, MaskSplitter, parse_request, split_mask_and_bias
+from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 B, H, G, T, S, D = 2, 6, 3, 5, 7, 4
 LOWEST = torch.finfo(torch.float32).min
@@ -23,11 +23,11 @@ def draw(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def asked(mask=None, module=None, query=None, key=None, value=None, unmasked_is_causal=False, scaling=0.3, is_causal=None, known=(), dropout=0.0, **keywords):
+def request(mask=None, module=None, query=None, key=None, value=None, unmasked_is_causal=False, scaling=0.3, is_causal=None, known=(), dropout=0.0, **keywords):
     query = draw(B, H, T, D, seed=1) if query is None else query
     key = draw(B, G, S, D, seed=2) if key is None else key
     value = draw(B, G, S, D + 1, seed=3) if value is None else value
-    return read(
+    return parse_request(
         module or Attention().eval(),
         query,
         key,
@@ -37,9 +37,9 @@ def asked(mask=None, module=None, query=None, key=None, value=None, unmasked_is_
         dropout=dropout,
         is_causal=is_causal,
         unmasked_is_causal=unmasked_is_causal,
-        known=frozenset(known),
+        model_kwargs=frozenset(known),
         keywords=keywords,
-        taken_apart=TakenApart(),
+        split_mask=MaskSplitter(),
     )
 
 
@@ -79,7 +79,7 @@ CASES = {
     "a bool mask": ({"mask": ADDED == 0}, {"mask": ADDED}),
     "a mask with a bias in it": ({"mask": ADDED + draw(B, H, T, S)}, {"mask": ADDED + draw(B, H, T, S)}),
     "a described mask": (
-        {"mask": Told(Description(batch_size=B, q_length=T, kv_length=S, q_offset=2, mask_function=causal_mask_function))},
+        {"mask": MaskHandle(MaskDescription(batch_size=B, q_length=T, kv_length=S, q_offset=2, mask_function=causal_mask_function))},
         {"mask": torch.ones(T, S).tril(2).log()},
     ),
     "position_bias": ({"position_bias": draw(1, H, T, S)}, {"bias": draw(1, H, T, S)}),
@@ -102,7 +102,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_it_means_what_eager_attention_computes(case):
     given, means = CASES[case]
-    found = asked(**given)
+    found = request(**given)
     right = eager(**means)
     alive = right.isfinite().all(-1)
     torch.testing.assert_close(weights(found)[alive], right[alive], rtol=0, atol=2e-6)
@@ -110,29 +110,29 @@ def test_it_means_what_eager_attention_computes(case):
 
 def test_no_mask_means_causal_only_where_the_loaded_implementation_says_so():
     lower = torch.ones(T, S).tril().log()
-    assert torch.allclose(weights(asked(unmasked_is_causal=True)), eager(mask=lower), atol=1e-6)
-    assert torch.allclose(weights(asked(unmasked_is_causal=True, is_causal=False)), eager(), atol=1e-6)
-    assert torch.allclose(weights(asked(unmasked_is_causal=False, is_causal=True)), eager(), atol=1e-6)
-    one = asked(unmasked_is_causal=True, query=draw(B, H, 1, D))
+    assert torch.allclose(weights(request(unmasked_is_causal=True)), eager(mask=lower), atol=1e-6)
+    assert torch.allclose(weights(request(unmasked_is_causal=True, is_causal=False)), eager(), atol=1e-6)
+    assert torch.allclose(weights(request(unmasked_is_causal=False, is_causal=True)), eager(), atol=1e-6)
+    one = request(unmasked_is_causal=True, query=draw(B, H, 1, D))
     assert not one.call.causal  # a single query sees all that there is
 
 
 def test_a_described_mask_with_more_keys_than_there_are():
     padding = torch.ones(B, S + 3, dtype=torch.bool)
     padding[1, :2] = False
-    rule = Description(batch_size=B, q_length=T, kv_length=S + 3, q_offset=2, mask_function=causal_mask_function, attention_mask=padding)
-    found = asked(mask=Told(rule))
+    rule = MaskDescription(batch_size=B, q_length=T, kv_length=S + 3, q_offset=2, mask_function=causal_mask_function, attention_mask=padding)
+    found = request(mask=MaskHandle(rule))
     assert found.padding.shape == (B, S)
     assert torch.allclose(weights(found), eager(mask=(padding[:, None, None, :S] & torch.ones(T, S).tril(2).bool()).float().log()), atol=1e-6)
 
 
 def test_learned_queries_without_a_batch():
-    found = asked(query=draw(1, H, T, D))
+    found = request(query=draw(1, H, T, D))
     assert found.query.shape[0] == B
 
 
 def test_a_mask_that_layers_share_is_taken_apart_once():
-    once = TakenApart()
+    once = MaskSplitter()
     mask = ADDED.clone()
     first = once(mask, mask)
     assert once(mask, mask) is first
@@ -143,21 +143,21 @@ def test_a_mask_that_layers_share_is_taken_apart_once():
 
 
 def test_a_mask_taken_apart():
-    hidden, added = masked_and_added(torch.tensor([[[[0.0, LOWEST, -torch.inf, 2.0]]]]))
+    hidden, added = split_mask_and_bias(torch.tensor([[[[0.0, LOWEST, -torch.inf, 2.0]]]]))
     assert hidden.tile(slice(0, 1), slice(0, 4)).tolist() == [[[[True, False, False, True]]]]
     assert added.tolist() == [[[[0, 0, 0, 2]]]]
-    assert masked_and_added(torch.zeros(1, 1, 2, 2)) == (None, None)
+    assert split_mask_and_bias(torch.zeros(1, 1, 2, 2)) == (None, None)
 
 
 def test_a_tensor_mask_of_intervals_is_known_by_them():
-    found = asked(mask=torch.ones(B, 1, T, S, dtype=torch.bool).tril(1))
+    found = request(mask=torch.ones(B, 1, T, S, dtype=torch.bool).tril(1))
     assert visible(found.call, T, S).mask is None
-    assert visible(asked(mask=ADDED == 0).call, T, S).mask is not None
+    assert visible(request(mask=ADDED == 0).call, T, S).mask is not None
 
 
 REFUSALS = {
     "block_indices": ({"block_indices": torch.zeros(B, T, 2)}, "attention keywords must be ones that headwise honours, got 'block_indices' in Attention"),
-    "an unknown keyword": ({"alibi": 0.5}, f"got 'alibi' in Attention.* it honours {', '.join(sorted(HONOURED))}"),
+    "an unknown keyword": ({"alibi": 0.5}, f"got 'alibi' in Attention.* it honours {', '.join(sorted(HANDLED_KWARGS))}"),
     "dropout": ({"module": Attention().train(), "dropout": 0.1}, "dropout must be off while heads are read, got 0.1 in Attention. Call eval"),
     "sinks of keys": ({"sinks": draw(B, H, T, 2)}, r"sinks of Attention must be a logit for each head, or each row .*, got shape \[2, 6, 5, 2\]"),
     "three axes": ({"query": draw(H, T, D)}, r"query, key and value of Attention must be \[batch, heads, length, width\], got \[\[6, 5, 4\]"),
@@ -172,7 +172,7 @@ REFUSALS = {
     ),
     "a bias that does not fit": ({"position_bias": torch.zeros(1, 4, T, S)}, r"position_bias of Attention must broadcast to .* got \[1, 4, 5, 7\]"),
     "a described mask that does not fit": (
-        {"mask": Told(Description(batch_size=B, q_length=T + 1, kv_length=S, mask_function=causal_mask_function))},
+        {"mask": MaskHandle(MaskDescription(batch_size=B, q_length=T + 1, kv_length=S, mask_function=causal_mask_function))},
         r"the mask of Attention must fit batch, queries and keys \[2, 5, 7\], got \[2, 6, 7\]",
     ),
 }
@@ -183,13 +183,13 @@ REFUSALS = {
 def test_refused_by_name(case):
     given, message = REFUSALS[case]
     with pytest.raises(ModelError, match=message):
-        asked(**given)
+        request(**given)
 
 
 def test_a_sink_has_a_gradient_where_gradients_are_wanted():
     sink = draw(H, seed=4).requires_grad_()
-    (slope,) = torch.autograd.grad(weights(asked(s_aux=sink)).sum(), sink)
+    (slope,) = torch.autograd.grad(weights(request(s_aux=sink)).sum(), sink)
     (right,) = torch.autograd.grad(eager(sink=sink).sum(), sink)
     torch.testing.assert_close(slope, right)
     with torch.no_grad():
-        assert not asked(s_aux=sink).call.sink.requires_grad
+        assert not request(s_aux=sink).call.sink.requires_grad

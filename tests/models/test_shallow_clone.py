@@ -8,13 +8,13 @@ from torch import nn
 
 import headwise as hw
 from headwise.errors import ModelError
-from headwise.models.hooks.shallow_clone import twin
+from headwise.models.hooks.shallow_clone import shallow_clone
 from tests.models.tiny import FAMILIES, build, given
 
 
 def test_a_twin_has_the_same_tensors_and_its_own_modules():
     hf = build("gemma2")
-    other = twin(hf, "eager")
+    other = shallow_clone(hf, "eager")
     assert all(mine is theirs for mine, theirs in zip(hf.parameters(), other.parameters(), strict=True))
     assert all(mine is theirs for mine, theirs in zip(hf.buffers(), other.buffers(), strict=True))
     assert [name for name, _ in hf.named_modules()] == [name for name, _ in other.named_modules()]
@@ -26,7 +26,7 @@ def test_a_twin_has_the_same_tensors_and_its_own_modules():
 def test_a_twin_computes_the_same():
     hf = build("qwen3")
     with torch.no_grad():
-        assert torch.equal(twin(hf, "sdpa")(**given(FAMILIES["qwen3"])).logits, hf(**given(FAMILIES["qwen3"])).logits)
+        assert torch.equal(shallow_clone(hf, "sdpa")(**given(FAMILIES["qwen3"])).logits, hf(**given(FAMILIES["qwen3"])).logits)
 
 
 def test_what_points_at_modules_points_at_the_twin_s():
@@ -34,7 +34,7 @@ def test_what_points_at_modules_points_at_the_twin_s():
     first = hf.model.layers[0]
     hf.chosen = [first, (first.mlp, {"norm": hf.model.norm})]
     hf.ask = first.mlp.forward
-    other = twin(hf, "eager")
+    other = shallow_clone(hf, "eager")
     assert other.chosen[0] is other.model.layers[0]
     assert other.chosen[1][0] is other.model.layers[0].mlp
     assert other.chosen[1][1]["norm"] is other.model.norm

@@ -19,7 +19,7 @@ from transformers.masking_utils import (
 
 from headwise.attention.call import Call
 from headwise.attention.mask import visible
-from headwise.models.masks.mask_description import Description, Told
+from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 PACKED = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]])
 BLOCKS = torch.tensor([[-1, 0, 0, 0, -1, -1, 1, 1, -1, -1, -1], [0, 0, -1, -1, -1, 1, 1, 1, 1, -1, -1]])
@@ -55,7 +55,7 @@ def stated(rule, padding, **more):
 def test_tiles_and_intervals_are_transformers_own_mask(rule, padding):
     says = stated(rule, padding)
     right = (eager_mask(**says) == 0).expand(2, 1, 11, 11)
-    description = Description(**says)
+    description = MaskDescription(**says)
     whole = slice(0, 11)
     assert torch.equal(description.tile(whole, whole).expand_as(right), right)
     assert torch.equal(description.tile(slice(3, 7), slice(2, 9)).expand(2, 1, 4, 7), right[:, :, 3:7, 2:9])
@@ -70,7 +70,7 @@ def test_tiles_and_intervals_are_transformers_own_mask(rule, padding):
 def test_with_a_cache_queries_stand_behind_keys(rule, q_offset, kv_offset, queries, keys):
     says = stated(rule, "left", q_length=queries, kv_length=keys, q_offset=q_offset, kv_offset=kv_offset)
     right = eager_mask(**says) == 0
-    description = Description(**says)
+    description = MaskDescription(**says)
     assert description.offset == q_offset - kv_offset
     assert torch.equal(description.tile(slice(0, queries), slice(0, keys)).expand_as(right), right)
     call = Call(1.0, torch.tensor([description.offset] * 2), mask=description)
@@ -82,19 +82,19 @@ def test_functions_that_cannot_broadcast_are_mapped():
         return PACKED[b][q] == PACKED[b][kv]
 
     says = stated("causal", "none", mask_function=and_masks(causal_mask_function, rule), use_vmap=True)
-    description = Description(**says)
+    description = MaskDescription(**says)
     right = eager_mask(**says) == 0
     assert torch.equal(description.intervals().tile(slice(0, 11), slice(0, 11)), right)
 
 
 def test_a_mask_function_is_asked_once_for_all_layers():
-    asked = []
+    request = []
 
     def rule(b, h, q, kv):
-        asked.append(1)
+        request.append(1)
         return kv <= q
 
-    description = Description(**stated("causal", "none", mask_function=rule))
+    description = MaskDescription(**stated("causal", "none", mask_function=rule))
     start = Barrier(4)
     found = []
 
@@ -107,19 +107,19 @@ def test_a_mask_function_is_asked_once_for_all_layers():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(asked) == 1
+    assert len(request) == 1
     assert all(seen is found[0] for seen in found)
 
 
 def test_told_is_a_tensor_by_its_looks_only():
-    told = Told(Description(**stated("causal", "right")))
+    told = MaskHandle(MaskDescription(**stated("causal", "right")))
     assert isinstance(told, torch.Tensor)
     assert told.shape == (2, 1, 11, 11)
     assert told.dtype == torch.float32
     assert told.dim() == 4
     assert repr(told) == "Told([2, 1, 11, 11])"
     for same in (told[:, :, :, :11], told.to(torch.float32), told.detach(), told[..., :20]):
-        assert isinstance(same, Told)
+        assert isinstance(same, MaskHandle)
         assert same.rule is told.rule
     assert not told.rule.written
 
@@ -139,13 +139,13 @@ def test_told_is_a_tensor_by_its_looks_only():
 )
 def test_a_model_that_computes_with_the_mask_gets_eager_s(use):
     says = stated("window", "left")
-    told = Told(Description(**says))
+    told = MaskHandle(MaskDescription(**says))
     assert torch.equal(use(told), use(eager_mask(**says)))
     assert told.rule.written  # from now on the tensor counts, as the model may have written into it
 
 
 def test_what_a_model_writes_into_the_mask_is_what_counts():
-    told = Told(Description(**stated("causal", "none")))
+    told = MaskHandle(MaskDescription(**stated("causal", "none")))
     told[:, :, :, 0] = -7.0
     assert (told.rule.whole()[:, :, :, 0] == -7).all()
     assert told.rule.written

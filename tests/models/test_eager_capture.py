@@ -6,7 +6,7 @@ from torch import nn
 
 import headwise as hw
 from headwise.errors import UnseenAttention
-from headwise.models.capture.eager_capture import are_rows, asked_of, heads_of
+from headwise.models.capture.eager_capture import are_distributions, count_heads, request_from_weights
 from tests.models.tiny import drawn
 
 WIDTH, HEADS = 24, 6
@@ -104,25 +104,25 @@ def test_attention_over_points_beside_another_is_noted_by_name(x):
 
 def test_heads_are_counted_by_the_softmax_or_by_the_module_around():
     weights = torch.rand(12, 5, 7)
-    assert heads_of((2, 6, 5, 7), [], weights) == 6
-    assert heads_of((2, 3, 2, 5, 7), [], weights) == 2  # windows count as batch rows
-    assert heads_of((12, 5, 7), [nn.Linear(2, 2), Own()], weights) == HEADS
-    assert heads_of((12, 5, 7), [], weights) == 1
-    assert heads_of((2, 6, 7, 5), [], weights) is None
+    assert count_heads((2, 6, 5, 7), [], weights) == 6
+    assert count_heads((2, 3, 2, 5, 7), [], weights) == 2  # windows count as batch rows
+    assert count_heads((12, 5, 7), [nn.Linear(2, 2), Own()], weights) == HEADS
+    assert count_heads((12, 5, 7), [], weights) == 1
+    assert count_heads((2, 6, 7, 5), [], weights) is None
 
 
 def test_rows_are_told_from_other_numbers():
     weights = torch.rand(3, 5, 11).softmax(-1)
-    assert are_rows(weights)
-    assert are_rows(weights.masked_fill(torch.arange(5)[:, None] == 2, 0))  # a row that sees nothing
-    assert not are_rows(weights * 1.01)
-    assert not are_rows(torch.cat([-weights[..., :1], weights[..., :1] * 2, weights[..., 1:]], -1))
+    assert are_distributions(weights)
+    assert are_distributions(weights.masked_fill(torch.arange(5)[:, None] == 2, 0))  # a row that sees nothing
+    assert not are_distributions(weights * 1.01)
+    assert not are_distributions(torch.cat([-weights[..., :1], weights[..., :1] * 2, weights[..., 1:]], -1))
 
 
 def test_the_call_has_the_weights_that_were_heard():
     weights = torch.rand(6, 5, 7).softmax(-1).masked_fill(torch.arange(7) == 3, 0)
     weights = weights / weights.sum(-1, keepdim=True)
-    asked = asked_of(weights, torch.randn(6, 7, 3), 3)
-    found = hw.attend(asked.query, asked.key, asked.value, bias=asked.call.bias, scale=1.0)
-    torch.testing.assert_close(found.output.flatten(0, 1), weights @ asked.value.flatten(0, 1))
+    request = request_from_weights(weights, torch.randn(6, 7, 3), 3)
+    found = hw.attend(request.query, request.key, request.value, bias=request.call.bias, scale=1.0)
+    torch.testing.assert_close(found.output.flatten(0, 1), weights @ request.value.flatten(0, 1))
     assert float(found.lse.abs().max()) < 1e-6
