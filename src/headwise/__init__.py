@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from headwise.interventions.edits.temperature import Temperature as Temperature
     from headwise.interventions.edits.tie_heads import TieHeads as TieHeads
     from headwise.models.loading.open_model import open_model as open_model
-    from headwise.models.runs.given_attentions import from_attentions as from_attentions
-    from headwise.models.runs.run_files import load_run as load_run
+    from headwise.models.offline.given_attentions import from_attentions as from_attentions
+    from headwise.models.offline.run_files import load_run as load_run
     from headwise.server.embedded.notebook_widget import five_moves_widget as five_moves_widget
     from headwise.server.embedded.saved_page import five_moves_html as five_moves_html
 
@@ -62,9 +62,9 @@ _HOMES = {
     "five_moves": "headwise.conformance.exact.five_moves",
     "five_moves_html": "headwise.server.embedded.saved_page",
     "five_moves_widget": "headwise.server.embedded.notebook_widget",
-    "from_attentions": "headwise.models.runs.given_attentions",
+    "from_attentions": "headwise.models.offline.given_attentions",
     "investigate": "headwise.experiments.investigate",
-    "load_run": "headwise.models.runs.run_files",
+    "load_run": "headwise.models.offline.run_files",
     "open_model": "headwise.models.loading.open_model",
     "rank": "headwise.analysis.ablation.rank",
     "resilience": "headwise.analysis.ablation.resilience",

@@ -11,7 +11,7 @@ from headwise.analysis.ablation.direct_effect import direct_effects, readout
 from headwise.analysis.ablation.eval_text import Opener
 from headwise.analysis.writes import check_sum, norm_weighted, writes, written_by_layer
 from headwise.errors import ModelError, WritesRefused
-from headwise.models.capture.layout import w_o_bias, w_o_by_head
+from headwise.models.layout import w_o_bias, w_o_by_head
 from tests.models.tiny import build, ids
 
 TEXT = ids(batch=1, length=9)

@@ -5,7 +5,7 @@ import torch
 
 from headwise.attention.call import Call
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.capture.activation_store import ActivationStore, StoredCall, _compact, parse_bytes
+from headwise.models.runs.activation_store import ActivationStore, StoredCall, _compact, parse_bytes
 
 
 def call(seed=0, bias=None):

@@ -8,7 +8,7 @@ import torch
 from transformers import Wav2Vec2Config, Wav2Vec2Model, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 from headwise.errors import ArgumentError, ModelError
-from headwise.models.loading.audio import RATE, audio_inputs, audio_with_text, read_wav
+from headwise.models.inputs.audio import RATE, audio_inputs, audio_with_text, read_wav
 from tests.models.tiny import build
 
 TONE = np.sin(np.arange(RATE // 10) / 7).astype(np.float64) / 2

@@ -9,10 +9,10 @@ from transformers import DynamicCache
 
 import headwise as hw
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.capture.layout import AttentionSite, Layout
 from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.generation.decode_merge import CannotMerge, DecodeMerge
 from headwise.models.generation.generation_request import cache_disagreement
+from headwise.models.layout import AttentionSite, Layout
 from tests.models.tiny import FAMILIES, build, drawn
 
 IDS = torch.tensor([[5, 17, 31, 8, 44, 9, 61], [0, 0, 23, 4, 77, 12, 50]])

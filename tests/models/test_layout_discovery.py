@@ -7,9 +7,9 @@ from transformers import AlbertConfig, AlbertModel, BitNetConfig, BitNetForCausa
 
 import headwise as hw
 from headwise.errors import UnseenAttention, WritesRefused
-from headwise.models.capture.layout import w_o_by_head
+from headwise.models.capture.head_separability import mixing_reason, perturb_heads
 from headwise.models.capture.output_projection import InputMatch, has_token_order, match_z
-from headwise.models.verification.head_separability import mixing_reason, perturb_heads
+from headwise.models.layout import w_o_by_head
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 
 OUTPUTS = {

@@ -9,7 +9,7 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, Olmo2Config, O
 
 import headwise as hw
 from headwise.errors import ModelError
-from headwise.models.loading.inputs import encode
+from headwise.models.inputs.encoding import encode
 from headwise.models.parameters.qkv_locator import locate_qkv
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, VOCABULARY, Family, build, drawn, given
 

@@ -10,8 +10,8 @@ from transformers import BitNetConfig, BitNetForCausalLM
 
 import headwise as hw
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
-from headwise.models.runs import run_files as saving
-from headwise.models.runs.run_files import IntervalMask
+from headwise.models.offline import run_files as saving
+from headwise.models.offline.run_files import IntervalMask
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
 
 

@@ -7,7 +7,7 @@ from transformers import ViTConfig, ViTModel, WhisperConfig, WhisperForCondition
 
 import headwise as hw
 from headwise.errors import ArgumentError
-from headwise.models.loading.sample_input import sample_input
+from headwise.models.inputs.sample_input import sample_input
 from tests.models.tiny import COMMON, build
 
 SOUND = {"d_model": 24, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "vocab_size": 50}

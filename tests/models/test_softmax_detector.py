@@ -9,9 +9,9 @@ from transformers.masking_utils import causal_mask_function
 
 import headwise as hw
 from headwise.errors import UnseenAttention
-from headwise.models.capture.layout import Layout
 from headwise.models.capture.recorder import CaptureSpec, Recorder
 from headwise.models.capture.softmax_detector import SoftmaxDetector
+from headwise.models.layout import Layout
 from headwise.models.masks.diagonal_bias import DiagonalTensor
 from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given

@@ -5,7 +5,7 @@ import torch
 from accelerate import cpu_offload, disk_offload, dispatch_model
 
 import headwise as hw
-from headwise.models.capture.layout import resident_weight
+from headwise.models.layout import resident_weight
 from tests.models.tiny import build, ids
 
 

@@ -9,8 +9,8 @@ from transformers import AlbertConfig, AlbertModel, BitNetConfig, BitNetForCausa
 
 import headwise as hw
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.capture.layout import Layout
 from headwise.models.hooks.z_hooks import scale_heads, with_z_hooks
+from headwise.models.layout import Layout
 from headwise.models.parameters.head_blocks import calls_sharing_w_o, output_block
 from tests.models.tiny import COMMON, FAMILIES, GROUPED, build, drawn, given
 

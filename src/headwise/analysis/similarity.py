@@ -18,7 +18,7 @@ from headwise.analysis.ablation.eval_text import Opener, Passage, check_texts
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Tensor
 from headwise.errors import ArgumentError
-from headwise.models.capture.layout import w_o_by_head
+from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
     import xarray

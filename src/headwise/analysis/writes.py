@@ -16,9 +16,9 @@ from torch import einsum
 from headwise.analysis.ablation.eval_text import Opener, Passage
 from headwise.axes import Float, Tensor
 from headwise.errors import ModelError, WritesRefused
-from headwise.models.capture.layout import w_o_bias, w_o_by_head
-from headwise.models.capture.places import Place
 from headwise.models.capture.recorder import AttentionRecord
+from headwise.models.layout import w_o_bias, w_o_by_head
+from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
     import xarray

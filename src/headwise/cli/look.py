@@ -76,7 +76,7 @@ def look(
 
 def _run(model: str, text: str, audio: Path | None) -> "Run":
     with waiting("starting transformers"):
-        from headwise.models.loading.audio import audio_with_text, read_wav
+        from headwise.models.inputs.audio import audio_with_text, read_wav
         from headwise.models.loading.open_model import open_model
     sound = None if audio is None else read_wav(audio)
     opened = open_model(model)  # shows its own progress, where it has to convert or to load much

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from headwise.axes import Tensor
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.capture.places import Place
-from headwise.models.hooks.call_hooks import CallHook
+from headwise.models.capture.call_hooks import CallHook
 from headwise.models.hooks.z_hooks import ZHook
 from headwise.models.parameters.head_blocks import HeadBlock
+from headwise.models.runs.places import Place
 
 Claim = tuple[int, int, str]  # index of a call, head, and what of it an edit lays hands on
 

@@ -9,11 +9,11 @@ import torch
 from headwise.axes import Float, Tensor
 from headwise.errors import WritesRefused
 from headwise.interventions.edits.prune import Prune
-from headwise.models.capture.places import Place
-from headwise.models.loading.inputs import encode
-from headwise.models.loading.sample_input import sample_input
+from headwise.models.inputs.encoding import encode
+from headwise.models.inputs.sample_input import sample_input
 from headwise.models.model import Model
 from headwise.models.run import Run
+from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
     from headwise.interventions.edited import EditedModel

@@ -13,11 +13,11 @@ from headwise.interventions.edit import Edit
 from headwise.interventions.edited import Plan, built, planned
 from headwise.interventions.edits.prune import Prune
 from headwise.models.capture.forward_pass import discover_layout, output_tensors, run_recorded
-from headwise.models.capture.layout import Layout, w_o_by_head
-from headwise.models.capture.places import Place
 from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, LayoutChanged
-from headwise.models.loading.inputs import encode
-from headwise.models.loading.sample_input import sample_input
+from headwise.models.inputs.encoding import encode
+from headwise.models.inputs.sample_input import sample_input
+from headwise.models.layout import Layout, w_o_by_head
+from headwise.models.runs.places import Place
 from headwise.models.verification.logit_parity import max_difference
 from headwise.verdict import Verdict, Worst
 

@@ -16,7 +16,7 @@ from headwise.interventions.edit import AtRun, Claim, Edit, Rewritten
 from headwise.interventions.edits.prune import Prune
 from headwise.interventions.head_parameters import Anatomy
 from headwise.interventions.prune_plan import Shrinking, shrinking
-from headwise.models.hooks.call_hooks import CallHook, hook_calls
+from headwise.models.capture.call_hooks import CallHook, hook_calls
 from headwise.models.hooks.derived_model import derive_model
 from headwise.models.hooks.z_hooks import ZHook, with_z_hooks
 from headwise.models.model import Model

@@ -7,12 +7,12 @@ from typing import Any
 from torch import nn
 
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.capture.layout import AttentionSite, Layout
-from headwise.models.capture.places import Place
-from headwise.models.loading.sample_input import sample_input
+from headwise.models.inputs.sample_input import sample_input
+from headwise.models.layout import AttentionSite, Layout
 from headwise.models.model import Model
 from headwise.models.parameters.head_blocks import HeadBlock, output_block
 from headwise.models.parameters.qkv_locator import ProjectedHeads, QKVProjections, locate_qkv
+from headwise.models.runs.places import Place
 
 
 class Anatomy:

@@ -13,9 +13,9 @@ from headwise.axes import Tensor
 from headwise.errors import ModelError
 from headwise.interventions.edits.prune import Prune
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.capture.places import Place
-from headwise.models.loading.model_info import text_config
+from headwise.models.model_info import text_config
 from headwise.models.parameters.head_blocks import HeadBlock
+from headwise.models.runs.places import Place
 
 FIX = "Use Ablate, which does the same without shrinking."
 ATOMS = (bool, int, float, str)

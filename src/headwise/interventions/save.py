@@ -20,7 +20,7 @@ from headwise.interventions.safetensors_shard import Shard, bytes_of, shard_of, 
 from headwise.interventions.save_record import RECORD, Saved
 from headwise.interventions.tensor_names import check_memory, stored_names
 from headwise.models.loading.checkpoint_files import PICKLES
-from headwise.models.loading.model_info import text_config
+from headwise.models.model_info import text_config
 from headwise.storage.atomic_folder import whole_folder
 from headwise.storage.source_files import Origin
 

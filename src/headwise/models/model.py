@@ -13,19 +13,19 @@ from headwise.axes import Bool, Int, Tensor
 from headwise.catalog import late
 from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.capture.activation_store import ActivationStore, parse_bytes
 from headwise.models.capture.forward_pass import ForwardPass, discover_layout, explain_errors, output_tensors, run_recorded
-from headwise.models.capture.layout import Layout
 from headwise.models.capture.layout_discovery import name_list
-from headwise.models.capture.places import Place, places
 from headwise.models.capture.recorder import CaptureSpec, LayoutChanged
-from headwise.models.capture.statistics_collector import StatisticsCollector
 from headwise.models.generation.decode_merge import CannotMerge
 from headwise.models.generation.generation_request import cache_disagreement, check_generates, full_inputs, generate_unmodified, plan_generation
 from headwise.models.generation.greedy_generation import DecodeSteps, GenerationPass, GenerationPlan
-from headwise.models.loading.inputs import ModelInputs, encode
+from headwise.models.inputs.encoding import ModelInputs, encode
+from headwise.models.layout import Layout
 from headwise.models.run import Run
+from headwise.models.runs.activation_store import ActivationStore, parse_bytes
+from headwise.models.runs.places import Place, places
 from headwise.models.runs.run_metadata import RunMetadata
+from headwise.models.runs.statistics_collector import StatisticsCollector
 from headwise.storage.source_files import Origin
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from headwise.attention.weights import pooled_weights
 from headwise.axes import Float, Tensor
 from headwise.catalog import late
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
-from headwise.models.capture.activation_store import ActivationStore, StoredCall, stored_call
 from headwise.models.capture.forward_pass import ForwardPass, output_tensors
-from headwise.models.capture.places import Place
 from headwise.models.capture.recorder import AttentionRecord
-from headwise.models.capture.slicing import one_head
+from headwise.models.runs.activation_store import ActivationStore, StoredCall, stored_call
 from headwise.models.runs.head_writes import write_measures
 from headwise.models.runs.map_tiles import tile_area
+from headwise.models.runs.places import Place
 from headwise.models.runs.run_dataset import part_dataset
 from headwise.models.runs.run_metadata import RunMetadata
+from headwise.models.runs.slicing import one_head
 
 if TYPE_CHECKING:
     import xarray
@@ -190,9 +190,7 @@ class Run:
         Raises:
             ArgumentError: there is something else at that path.
         """
-        from headwise.models.runs.run_files import save_run
-
-        save_run(self, Path(path))
+        late("headwise.models.offline.run_files:save_run")(self, Path(path))
 
     def show(self) -> Any:
         """The page of this run in a notebook.

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from headwise.axes import Float, Output, Tensor
-from headwise.models.capture.layout import Layout
+from headwise.models.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)

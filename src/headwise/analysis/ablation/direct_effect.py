@@ -19,8 +19,8 @@ from headwise.analysis.ablation.eval_text import Passage
 from headwise.analysis.ablation.partial_forward import Again
 from headwise.axes import Float, Int, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.layout import w_o_by_head
-from headwise.models.capture.places import Place
+from headwise.models.layout import w_o_by_head
+from headwise.models.runs.places import Place
 
 SLACK = 1e-3  # of the largest number: what float32 may lose on the way through a block
 

@@ -12,10 +12,10 @@ from headwise.analysis.ablation.partial_forward import Again
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
 from headwise.models.capture.forward_pass import ForwardPass
-from headwise.models.capture.layout import Layout
-from headwise.models.capture.places import Place, places
 from headwise.models.capture.recorder import LayoutChanged
-from headwise.models.loading.inputs import encode
+from headwise.models.inputs.encoding import encode
+from headwise.models.layout import Layout
+from headwise.models.runs.places import Place, places
 
 if TYPE_CHECKING:
     from headwise.models.model import Model

@@ -12,7 +12,7 @@ import torch
 from headwise.analysis.ablation.eval_text import Passage
 from headwise.analysis.ablation.partial_forward import instead
 from headwise.axes import Bool, Float, Tensor
-from headwise.models.capture.places import Place
+from headwise.models.runs.places import Place
 
 ABLATIONS = ("zero", "mean", "resample")
 Instead = Callable[[Passage, int], Float[Tensor, "#B #T H E"]]  # what the heads of a call say when they are silenced

@@ -20,9 +20,9 @@ from headwise.analysis.ablation.losses import CrossEntropy, rows_at_once
 from headwise.analysis.ablation.partial_forward import head_of, together
 from headwise.axes import Float, Tensor
 from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng
-from headwise.models.capture.layout import split_by_call
 from headwise.models.hooks.shallow_clone import shallow_clone
-from headwise.models.loading.model_info import implementation_of
+from headwise.models.layout import split_by_call
+from headwise.models.model_info import implementation_of
 
 
 def effects(passage: Passage) -> list[Float[Tensor, " H"]]:

@@ -21,11 +21,11 @@ from headwise.errors import HeadwiseError, ModelError
 from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
 from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng, unmasked_is_causal
 from headwise.models.capture.hf_attention import IMPLEMENTATION, recording, register
-from headwise.models.capture.layout import OutputProjection as Projection
-from headwise.models.capture.layout import split_by_call
 from headwise.models.capture.recorder import LayoutChanged
 from headwise.models.capture.torch_mha import instrument_mha
 from headwise.models.hooks.shallow_clone import shallow_clone
+from headwise.models.layout import OutputProjection as Projection
+from headwise.models.layout import split_by_call
 
 SLACK = 1e-4  # of the largest output: what answering blocks may differ by from running them, in float32; more for narrower numbers
 Words = Callable[[int, Float[Tensor, "R T H E"]], Float[Tensor, "R T H E"]]

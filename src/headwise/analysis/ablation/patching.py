@@ -17,7 +17,7 @@ from headwise.analysis.ablation.eval_text import Passage
 from headwise.analysis.ablation.partial_forward import Again, instead
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError
-from headwise.models.capture.places import Place
+from headwise.models.runs.places import Place
 
 Metric = Callable[[Mapping[str, Tensor]], Tensor]  # from the model's outputs to a number a batch row
 

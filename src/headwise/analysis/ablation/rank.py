@@ -15,7 +15,7 @@ from headwise.analysis.ablation.work_units import Plan, Result, Unit, Worker
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.models.capture.places import Place
+from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
     import xarray

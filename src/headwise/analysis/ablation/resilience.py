@@ -27,7 +27,7 @@ from headwise.analysis.ablation.rank import rank
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.capture.layout import w_o_by_head
+from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
     import xarray

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.analysis.ablation import gradient, patching
 from headwise.analysis.ablation.eval_text import Opener, Passage
 from headwise.analysis.ablation.exact_ablation import Instead, Means, losses_without, of_another, zeros
-from headwise.models.capture.places import Place
+from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
     from headwise.models.model import Model

@@ -13,9 +13,9 @@ from headwise.analysis.checkpoints.parameter_source import Weights, wide
 from headwise.axes import Float, Tensor
 from headwise.errors import ModelError
 from headwise.interventions.head_parameters import Anatomy
-from headwise.models.capture.places import Place
 from headwise.models.parameters.head_blocks import HeadBlock
 from headwise.models.parameters.qkv_locator import HeadParameters, ProjectedHeads
+from headwise.models.runs.places import Place
 
 Matrices = Float[Tensor, "_ _ _"]  # of all heads of a layer: rows of a projection by head; a bias is one more column
 

@@ -11,7 +11,7 @@ from headwise.analysis.checkpoints.checkpoint_pair import Checkpoint, base_of, o
 from headwise.analysis.checkpoints.circuits import layer_of
 from headwise.analysis.checkpoints.layer_changes import Changes, changes
 from headwise.errors import ArgumentError
-from headwise.models.capture.places import Place
+from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
     import xarray

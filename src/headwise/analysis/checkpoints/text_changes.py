@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from headwise.axes import Float, Tensor
-from headwise.models.capture.places import Place
-from headwise.models.loading.inputs import encode
+from headwise.models.inputs.encoding import encode
 from headwise.models.model import Model
 from headwise.models.run import Run
 from headwise.models.runs.head_writes import iter_writes
+from headwise.models.runs.places import Place
 
 ROWS = 256  # of weights at once
 

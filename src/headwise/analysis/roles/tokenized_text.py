@@ -12,7 +12,7 @@ from headwise.analysis.roles.corpus import Material
 from headwise.analysis.roles.role import Reading
 from headwise.axes import Int, Tensor
 from headwise.errors import ModelError
-from headwise.models.loading.inputs import encode, max_positions
+from headwise.models.inputs.encoding import encode, max_positions
 
 if TYPE_CHECKING:
     from headwise.models.model import Model

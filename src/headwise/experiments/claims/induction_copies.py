@@ -11,7 +11,7 @@ from headwise.experiments.measurements.copying import Copied, copied
 from headwise.experiments.measurements.fixed_repeats import control
 from headwise.experiments.number_text import nats, percent
 from headwise.experiments.trained import results
-from headwise.models.loading.model_info import is_encoder_decoder
+from headwise.models.model_info import is_encoder_decoder
 
 if TYPE_CHECKING:
     import xarray

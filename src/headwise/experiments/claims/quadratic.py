@@ -14,7 +14,7 @@ from headwise.experiments.measurements.growth import LENGTHS, ROUNDS, WINDOW, Sh
 from headwise.experiments.measurements.mask_reach import Reach, reach
 from headwise.experiments.measurements.peak_memory import held
 from headwise.experiments.number_text import percent
-from headwise.models.loading.inputs import max_positions
+from headwise.models.inputs.encoding import max_positions
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study

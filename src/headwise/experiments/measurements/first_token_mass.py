@@ -14,7 +14,7 @@ from torch import einsum
 from headwise.attention.mask import visible
 from headwise.attention.weights import weights
 from headwise.axes import Float, Tensor
-from headwise.models.capture.layout import w_o_by_head
+from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage

@@ -25,11 +25,11 @@ from headwise.errors import ModelError
 from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, MaskSplitter, TensorMask
 from headwise.models.capture.forward_pass import explain_errors, output_tensors, restored_rng, unmasked_is_causal
 from headwise.models.capture.hf_attention import IMPLEMENTATION, recording, register
-from headwise.models.capture.layout import w_o_by_head
 from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.capture.torch_mha import instrument_mha
 from headwise.models.hooks.shallow_clone import shallow_clone
-from headwise.models.loading.model_info import implementation_of
+from headwise.models.layout import w_o_by_head
+from headwise.models.model_info import implementation_of
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage

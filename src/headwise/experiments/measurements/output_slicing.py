@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from headwise.analysis.ablation.eval_text import Passage
-    from headwise.models.capture.places import Place
+    from headwise.models.runs.places import Place
 
 
 @torch.no_grad()

@@ -18,12 +18,12 @@ import torch
 from headwise.attention.weights import masked_scores, weights
 from headwise.axes import Bool, Float, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.layout import w_o_by_head
 from headwise.models.capture.recorder import AttentionRecord
+from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage
-    from headwise.models.capture.places import Place
+    from headwise.models.runs.places import Place
 
 PRICES = (3.0, 30.0, 300.0, 3000.0, 30000.0)  # of the write's squared change, in units of the write's own square
 STEPS, PACE, NOISE = 150, 0.2, 0.3  # of the search; it begins near uniform weights, at random

@@ -10,8 +10,8 @@ from headwise.attention.attend import compute
 from headwise.attention.weights import weights
 from headwise.axes import Float, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.activation_store import stored_call
-from headwise.models.capture.slicing import one_head
+from headwise.models.runs.activation_store import stored_call
+from headwise.models.runs.slicing import one_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage

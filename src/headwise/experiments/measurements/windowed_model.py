@@ -14,9 +14,9 @@ from headwise.analysis.ablation.losses import NO_LABEL, CrossEntropy, Loss, next
 from headwise.analysis.ablation.partial_forward import Again
 from headwise.axes import Bool, Tensor
 from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, TensorMask
-from headwise.models.hooks.call_hooks import hook_calls
+from headwise.models.capture.call_hooks import hook_calls
 from headwise.models.hooks.derived_model import derive_model
-from headwise.models.loading.model_info import is_encoder_decoder
+from headwise.models.model_info import is_encoder_decoder
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,7 +12,7 @@ import torch
 
 from headwise.analysis.writes import Written, written_by_layer
 from headwise.axes import Float, Tensor
-from headwise.models.capture.layout import w_o_by_head
+from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import Passage

@@ -12,11 +12,11 @@ from transformers import PreTrainedModel
 from headwise.axes import Tensor
 from headwise.errors import HeadwiseError, ModelError
 from headwise.models.capture.hf_attention import IMPLEMENTATION, register
-from headwise.models.capture.layout import Layout
 from headwise.models.capture.layout_discovery import LayoutDiscovery
 from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, LayoutChanged, Recorder
 from headwise.models.capture.torch_mha import instrument_mha
 from headwise.models.hooks.shallow_clone import shallow_clone
+from headwise.models.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ A model set to that name computes with them. While a pass of ours runs in this t
 twin, the pass is told of every call; otherwise the function only computes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -15,14 +15,17 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from headwise.attention.attend import compute
-from headwise.models.capture.attention_request import MaskSplitter, parse_request
-from headwise.models.hooks.call_hooks import apply_call_hook
+from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter, parse_request
 from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 if TYPE_CHECKING:
     from headwise.models.capture.recorder import Recorder
 
 IMPLEMENTATION = "headwise"
+HOOK_ATTRIBUTE = "_headwise_call"  # of an attention module: a clone of the module keeps it
+
+CallHook = Callable[[AttentionRequest], AttentionRequest]
+
 _active: ContextVar["Recorder | None"] = ContextVar("headwise_watch", default=None)
 
 
@@ -58,7 +61,7 @@ def attention_forward(
     recorder = _active.get()
     if recorder is not None and not recorder.owns(module):
         recorder = None
-    read_of = parse_request(
+    stated = parse_request(
         module,
         query,
         key,
@@ -72,7 +75,8 @@ def attention_forward(
         keywords=keywords,
         split_mask=MaskSplitter() if recorder is None else recorder.split_mask,
     )
-    request = apply_call_hook(module, read_of)
+    hook: CallHook | None = vars(module).get(HOOK_ATTRIBUTE)
+    request = stated if hook is None else hook(stated)
     z = compute(request.query, request.key, request.value, request.call).output if recorder is None else recorder.attend(module, request)
     return z.transpose(1, 2).contiguous(), None
 

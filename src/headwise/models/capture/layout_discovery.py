@@ -20,13 +20,13 @@ from headwise.axes import Tensor
 from headwise.errors import ModelError, UnseenAttention
 from headwise.models.capture.attention_request import AttentionRequest
 from headwise.models.capture.eager_capture import are_distributions, count_heads, request_from_fused, request_from_weights
+from headwise.models.capture.head_separability import mixing_reason, perturb_heads
 from headwise.models.capture.hf_attention import recording
-from headwise.models.capture.layout import AttentionSite, Layout, OutputProjection, is_linear, split_by_call, split_output_by_call
 from headwise.models.capture.output_projection import InputMatch, has_token_order, match_z
 from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, Recorder, z_shape
 from headwise.models.capture.softmax_detector import ATTENTION, SoftmaxDetector, unread_attention
 from headwise.models.hooks.z_hooks import set_use_counts, use_counts
-from headwise.models.verification.head_separability import mixing_reason, perturb_heads
+from headwise.models.layout import AttentionSite, Layout, OutputProjection, is_linear, split_by_call, split_output_by_call
 
 CROSS = re.compile(r"cross|enc_?dec|encoder_attn", re.IGNORECASE)
 SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "memory")

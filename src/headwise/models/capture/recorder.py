@@ -16,8 +16,8 @@ from headwise.axes import Float, Int, Output, Tensor
 from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
 from headwise.models.capture.eager_capture import request_from_fused, request_from_weights
 from headwise.models.capture.hf_attention import recording
-from headwise.models.capture.layout import Layout, split_by_call, split_output_by_call
 from headwise.models.capture.softmax_detector import SoftmaxDetector
+from headwise.models.layout import Layout, split_by_call, split_output_by_call
 from headwise.models.masks.diagonal_bias import DistanceMode, are_long
 
 

@@ -14,8 +14,8 @@ from torch.nn.functional import pad
 from headwise.attention.call import Attended, Call, Tiled, tile_of
 from headwise.attention.mask import LazyMask, Visible, visible
 from headwise.axes import Bool, Float, Key, Tensor, Value
-from headwise.models.capture.layout import AttentionSite, Layout
 from headwise.models.capture.recorder import AttentionRecord
+from headwise.models.layout import AttentionSite, Layout
 
 
 class CannotMerge(Exception):

@@ -12,8 +12,8 @@ from headwise.axes import Bool, Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.models.generation.greedy_generation import GenerationPlan
 from headwise.models.hooks.shallow_clone import shallow_clone
-from headwise.models.loading.inputs import max_positions
-from headwise.models.loading.model_info import implementation_of, is_encoder_decoder
+from headwise.models.inputs.encoding import max_positions
+from headwise.models.model_info import implementation_of, is_encoder_decoder
 
 OWN_INPUTS = ("position_ids",)  # generation counts positions by itself, from the attention mask
 

@@ -15,11 +15,11 @@ from headwise.attention.attend import compute
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.models.capture.forward_pass import ForwardPass, discover_layout, explain_errors, output_tensors, run_recorded
 from headwise.models.capture.hf_attention import IMPLEMENTATION, register
-from headwise.models.capture.layout import Layout
 from headwise.models.capture.recorder import AttentionRecord, CaptureSpec, LayoutChanged
 from headwise.models.generation.decode_merge import CannotMerge, DecodeMerge
 from headwise.models.hooks.shallow_clone import shallow_clone
-from headwise.models.loading.model_info import is_encoder_decoder
+from headwise.models.layout import Layout
+from headwise.models.model_info import is_encoder_decoder
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from torch import nn
 
 from headwise.axes import Float, Tensor
 from headwise.errors import WritesRefused
-from headwise.models.capture.layout import Layout, OutputProjection
 from headwise.models.hooks.derived_model import derive_model
+from headwise.models.layout import Layout, OutputProjection
 
 USE_COUNT = "_headwise_turn"  # an attribute of W_O's module: how often it has run in this pass; copied with it, so that each twin counts alone
 

@@ -1,1 +1,1 @@
-"""From a directory, a hub id or a module to a loaded model; from text, audio or tensors to its inputs."""
+"""From a directory, a hub id, a demo or a module to a loaded model."""

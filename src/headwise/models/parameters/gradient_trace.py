@@ -11,8 +11,8 @@ from transformers.pytorch_utils import Conv1D
 from headwise.axes import Bool, Float, Output, Tensor
 from headwise.models.capture.attention_request import AttentionRequest
 from headwise.models.capture.hf_attention import recording
-from headwise.models.capture.layout import AttentionSite, Layout, is_linear
 from headwise.models.capture.recorder import CaptureSpec, LayoutChanged, Recorder
+from headwise.models.layout import AttentionSite, Layout, is_linear
 
 TOLERANCE = 0.02  # of the size of what is added up: rounding to bfloat16 gives 0.001, a norm 0.5 and more
 

@@ -9,7 +9,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.capture.layout import AttentionSite, is_linear
+from headwise.models.layout import AttentionSite, is_linear
 
 
 @dataclass(frozen=True)

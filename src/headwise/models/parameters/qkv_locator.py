@@ -15,8 +15,8 @@ from headwise.axes import Tensor
 from headwise.errors import ModelError
 from headwise.models.capture.forward_pass import explain_errors, instrumented_clone, unmasked_is_causal
 from headwise.models.capture.hf_attention import register
-from headwise.models.capture.layout import Layout
 from headwise.models.capture.recorder import LayoutChanged
+from headwise.models.layout import Layout
 from headwise.models.parameters.gradient_trace import TOLERANCE, GradientTracer, HeadDependence, LeafTensor, TracedHeads, trace_call
 from headwise.models.parameters.head_blocks import HeadBlock
 

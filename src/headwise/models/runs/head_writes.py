@@ -6,7 +6,7 @@ import torch
 from torch import einsum, nn
 
 from headwise.axes import Float, Rows, Tensor
-from headwise.models.capture.layout import w_o_bias, w_o_by_head
+from headwise.models.layout import w_o_bias, w_o_by_head
 
 CELLS = 1 << 24  # numbers of writes made at once
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from headwise.attention.statistics import statistics as known_statistics
 from headwise.axes import Bool, Tensor
-from headwise.models.capture.places import Place
+from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
     import xarray

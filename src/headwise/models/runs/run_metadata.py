@@ -7,9 +7,9 @@ import torch
 
 from headwise.axes import Bool, Rows, Tensor
 from headwise.errors import ModelError
-from headwise.models.capture.layout import Layout
-from headwise.models.capture.places import Place
-from headwise.models.capture.statistics_collector import CallStatistics
+from headwise.models.layout import Layout
+from headwise.models.runs.places import Place
+from headwise.models.runs.statistics_collector import CallStatistics
 
 
 @dataclass(frozen=True, eq=False)

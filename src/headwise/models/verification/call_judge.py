@@ -10,10 +10,10 @@ from headwise.attention.kernels.reference import attend as reference
 from headwise.attention.weights import weights
 from headwise.axes import Float, Rows, Tensor
 from headwise.models.capture.forward_pass import ForwardPass
-from headwise.models.capture.layout import w_o_bias, w_o_by_head
 from headwise.models.capture.recorder import AttentionRecord
-from headwise.models.capture.slicing import one_row
+from headwise.models.layout import w_o_bias, w_o_by_head
 from headwise.models.runs.run_metadata import RunMetadata
+from headwise.models.runs.slicing import one_row
 from headwise.verdict import Verdict, Worst
 
 ROWS = 8  # queries of each call that are judged: the first, the last, and some between

@@ -8,11 +8,11 @@ import torch
 from headwise.attention.call import tile_of
 from headwise.attention.mask import visible
 from headwise.conformance.exact.certificate import certify, spacing
-from headwise.models.capture.slicing import one_head
+from headwise.models.runs.slicing import one_head
 
 if TYPE_CHECKING:
-    from headwise.models.capture.places import Place
     from headwise.models.run import Run
+    from headwise.models.runs.places import Place
 
 
 def certified(run: "Run", place: "Place", head: int, query: int) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from headwise.server.routes.edits import place_of
 from headwise.server.state.edit_history import Edit
 
 if TYPE_CHECKING:
-    from headwise.models.capture.places import Place
     from headwise.models.model import Model
     from headwise.models.run import Run
+    from headwise.models.runs.places import Place
 
 SCALES = tuple(step / 4 for step in range(9))  # 0 to 2
 

@@ -8,8 +8,8 @@ from headwise.models.verification.call_judge import sample_rows
 from headwise.render.overview import proof_sentence
 
 if TYPE_CHECKING:
-    from headwise.models.capture.places import Place
     from headwise.models.run import Run
+    from headwise.models.runs.places import Place
     from headwise.verdict import Verdict
 
 MOVES = {"rows": "M2", "weights": "M2", "hidden": "M2", "output": "M4", "writes": "M3"}

@@ -5,7 +5,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import ArgumentError, WritesRefused
-from headwise.models.loading.inputs import encode
+from headwise.models.inputs.encoding import encode
 from headwise.render.head_view import key_tokens, query_tokens
 from headwise.render.measure import head_table, measures
 from headwise.server.payloads.model_output import Said, answer, output_kind, told

@@ -13,8 +13,8 @@ from headwise.models.runs.map_tiles import levels, tile_area
 from headwise.server.payloads.array_pack import pack
 
 if TYPE_CHECKING:
-    from headwise.models.capture.places import Place
     from headwise.models.run import Run
+    from headwise.models.runs.places import Place
 
 HIDDEN = -1.0
 PAIRS = 1 << 20  # pairs of query and key for which a mask that is no interval is asked one by one

@@ -18,8 +18,8 @@ from headwise.server.state.run_cache import Held
 from headwise.server.state.sessions import Session
 
 if TYPE_CHECKING:
-    from headwise.models.capture.places import Place
     from headwise.models.run import Run
+    from headwise.models.runs.places import Place
 
 LARGEST = 16.0
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")

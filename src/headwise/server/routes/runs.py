@@ -16,8 +16,8 @@ from headwise.server.state.first_view import foreseen, keep_seen, looked
 from headwise.server.state.run_cache import Held
 
 if TYPE_CHECKING:
-    from headwise.models.capture.places import Place
     from headwise.models.run import Run
+    from headwise.models.runs.places import Place
 
 CELLS = 1 << 20  # weights in one answer
 BINARY = "application/octet-stream"

@@ -170,8 +170,8 @@ def entry(found: Shelved) -> dict[str, Any]:
 
 def facts(model: "Model") -> Mapping[str, Any]:
     """Sizes, as far as the model's configuration says them."""
-    from headwise.models.loading.inputs import max_positions
-    from headwise.models.loading.model_info import is_encoder_decoder, text_config
+    from headwise.models.inputs.encoding import max_positions
+    from headwise.models.model_info import is_encoder_decoder, text_config
     from headwise.server.payloads.model_output import output_kind
 
     config, hf = text_config(model.hf), model.hf

@@ -9,13 +9,13 @@ import torch
 from headwise.attention.attend import compute, statistic_names
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.capture.activation_store import ActivationStore, StoredCall
 from headwise.models.capture.eager_capture import request_from_weights
-from headwise.models.capture.layout import AttentionSite, Layout
-from headwise.models.capture.places import Place
-from headwise.models.capture.statistics_collector import CallStatistics
+from headwise.models.layout import AttentionSite, Layout
 from headwise.models.run import Run
+from headwise.models.runs.activation_store import ActivationStore, StoredCall
+from headwise.models.runs.places import Place
 from headwise.models.runs.run_metadata import RunMetadata
+from headwise.models.runs.statistics_collector import CallStatistics
 from headwise.models.verification.proof import Proof
 from headwise.verdict import Worst
 

@@ -19,12 +19,12 @@ from headwise.attention.call import Call, Tiled
 from headwise.attention.mask import LazyMask, Visible, visible
 from headwise.axes import Interval, Tensor
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
-from headwise.models.capture.activation_store import StoredCall
-from headwise.models.capture.layout import Layout
-from headwise.models.capture.places import Place
-from headwise.models.capture.statistics_collector import CallStatistics
+from headwise.models.layout import Layout
 from headwise.models.run import Run
+from headwise.models.runs.activation_store import StoredCall
+from headwise.models.runs.places import Place
 from headwise.models.runs.run_metadata import RunMetadata
+from headwise.models.runs.statistics_collector import CallStatistics
 from headwise.models.verification.proof import Proof
 from headwise.verdict import Verdict
 

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError
-from headwise.models.loading.model_info import text_config
+from headwise.models.model_info import text_config
 
 LENGTH = 7
 

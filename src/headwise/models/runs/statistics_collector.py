@@ -7,10 +7,10 @@ import torch
 
 from headwise.attention.weights import weights
 from headwise.axes import Bool, Rows, Tensor
-from headwise.models.capture.activation_store import ActivationStore, StoredCall, stored_call
-from headwise.models.capture.malloc_trim import trim
 from headwise.models.capture.recorder import AttentionRecord
-from headwise.models.capture.slicing import one_head
+from headwise.models.runs.activation_store import ActivationStore, StoredCall, stored_call
+from headwise.models.runs.malloc_trim import trim
+from headwise.models.runs.slicing import one_head
 
 TRIM_BYTES = 96 << 20  # bytes kept between two trims, each of which costs some 40 ms
 

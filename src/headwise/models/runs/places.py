@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 from transformers import PreTrainedModel
 
-from headwise.models.capture.layout import AttentionSite
+from headwise.models.layout import AttentionSite
 
 
 @dataclass(frozen=True)

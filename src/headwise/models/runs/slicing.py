@@ -5,7 +5,7 @@ from dataclasses import replace
 from headwise.attention.call import Call, Tiled, tile_of
 from headwise.attention.mask import LazyMask, Visible
 from headwise.axes import Key, Query, Rows, Tensor
-from headwise.models.capture.activation_store import StoredCall
+from headwise.models.runs.activation_store import StoredCall
 
 
 def one_head(kept: StoredCall, batch: int, head: int) -> tuple[Query, Key, Rows, Call]:

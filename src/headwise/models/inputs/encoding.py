@@ -12,7 +12,7 @@ from transformers.utils.generic import TransformersKwargs
 
 from headwise.axes import Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.models.loading.model_info import device_of, is_encoder_decoder, main_input, text_config
+from headwise.models.model_info import device_of, is_encoder_decoder, main_input, text_config
 
 REFUSED = {
     "cache": "A run reads the whole input at once: pass all of it.",

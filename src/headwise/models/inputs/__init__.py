@@ -1,0 +1,1 @@
+"""From text, audio or tensors to the keyword arguments of a model."""
