@@ -7,8 +7,8 @@ import torch
 
 import headwise as hw
 from benchmarks.pairs import Pair, Report, machine, paired
-from headwise.analysis.ablation.eval_text import Opener, Passage
-from headwise.analysis.ablation.exact_ablation import losses_without, zeros
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator
+from headwise.analysis.ablation.exact_ablation import ablated_losses, zero_ablation
 from headwise.analysis.ablation.gradient import effects
 
 GOAL, GRADIENT_GOAL = 0.6, 5.0
@@ -21,7 +21,7 @@ def run(quick: bool) -> Report:
     ids = {"input_ids": torch.randint(1000, 40000, (1, length), generator=torch.Generator().manual_seed(0))}
     model.hf.set_attn_implementation("sdpa")
     plain = torch.no_grad()(lambda: model.hf(**ids))
-    opener = Opener(model, "next")
+    opener = Evaluator(model, "next")
     passage = opener.open(ids)
     opener.learn(passage)
     layers = (0, 15, 29)
@@ -37,12 +37,12 @@ def run(quick: bool) -> Report:
     return Report("rank", seen, pairs, numbers)
 
 
-def _a_head(passage: Passage, layer: int, plain, length: int) -> Pair:
+def _a_head(passage: EvalText, layer: int, plain, length: int) -> Pair:
     """One head of a layer, from several that go into one batch."""
     place = passage.places[layer]
     several = paired(
         f"{COPIES} heads of layer {layer}, T = {length}",
-        lambda: losses_without(passage, place, zeros(passage, place.index), range(COPIES)),
+        lambda: ablated_losses(passage, place, zero_ablation(passage, place.index), range(COPIES)),
         plain,
         peer_name="sdpa forward",
         rounds=3,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.parameters.head_blocks import HeadBlock
 
 
@@ -18,18 +18,18 @@ class Planted:
     truth: dict[tuple[int, int], str]
 
 
-def plant(hf: nn.Module, anatomy: Anatomy, truth: dict[tuple[int, int], str], noise: float = 0.01, seed: int = 0) -> Planted:
+def plant(hf: nn.Module, head_map: HeadMap, truth: dict[tuple[int, int], str], noise: float = 0.01, seed: int = 0) -> Planted:
     """Noise of this size, of each tensor's own spread, everywhere; then the changes, written with plain slices of the parameters."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, x in hf.named_parameters():
         spread = x.detach().double().std(correction=0).float()
         tensors[name] = x.detach().float() + noise * spread * torch.randn(x.shape, generator=generator)
-    places = next(iter(anatomy.parts.values()))
+    places = next(iter(head_map.parts.values()))
     for (layer, head), what in truth.items():
-        sides, place = anatomy.projections[places[layer].index], places[layer]
+        sides, place = head_map.projections[places[layer].index], places[layer]
         if what in ("muted", "amplified"):
-            _times(tensors, [anatomy.output(place, head)], 0.4 if what == "muted" else 1.6)
+            _times(tensors, [head_map.output(place, head)], 0.4 if what == "muted" else 1.6)
         elif what in ("tempered", "sharpened"):
             _times(tensors, sides.query.heads[head].blocks, 0.5 if what == "tempered" else 1.8)
         elif what == "rewired":

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.analysis.ablation.rank import rank
 from headwise.errors import ArgumentError
 from tests.analysis.plain import loss, sliced_behind, without
@@ -72,12 +72,12 @@ def test_padding_counts_nowhere(padding):
 
 def test_only_what_follows_is_run_again():
     hf = build("llama", num_hidden_layers=4)
-    passage = Opener(hw.open_model(hf), "next").open(ids(batch=1))
-    assert passage.again.reuses and passage.again.copies and passage.again.is_chunked
+    passage = Evaluator(hw.open_model(hf), "next").open(ids(batch=1))
+    assert passage.forward.reuses and passage.forward.copies and passage.forward.is_chunked
     ran: list[int] = []
-    for layer, block in enumerate(passage.again.twin.model.layers):
+    for layer, block in enumerate(passage.forward.twin.model.layers):
         block.mlp.register_forward_hook(lambda *_, layer=layer: ran.append(layer))
-    passage.again.outputs([2], lambda call, read: read * 0, 1)
+    passage.forward.outputs([2], lambda call, read: read * 0, 1)
     assert ran == [2, 3]
 
 
@@ -127,8 +127,8 @@ def test_a_module_of_torch_that_has_tokens_before_the_batch():
     x = torch.randn(7, 2, 12)
     model = hw.open_model(hf)
     found = rank(model, {"src": x})
-    passage = Opener(model, "cosine").open({"src": x})
-    assert not passage.again.copies
+    passage = Evaluator(model, "cosine").open({"src": x})
+    assert not passage.forward.copies
     other = copy.deepcopy(hf)
     with torch.no_grad():
         other.layers[1].self_attn.out_proj.weight.t().unflatten(0, (3, -1))[2] = 0

@@ -5,7 +5,7 @@ import torch
 
 import headwise as hw
 from headwise.analysis.checkpoints.compare import compare
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 from tests.analysis.planted import loaded, named, plant
 from tests.models.tiny import FAMILIES
 
@@ -37,30 +37,30 @@ SMOLLM2 = {
 @pytest.fixture(scope="module", params=["gpt2", "llama"])
 def small(request):
     hf = FAMILIES[request.param].build()
-    return hf, Anatomy(hw.open_model(hf))
+    return hf, HeadMap(hw.open_model(hf))
 
 
 def test_a_random_model_with_heads_changed(small):
-    hf, anatomy = small
-    truth = SMALL | ({} if anatomy.places[0].key_heads == 6 else {(2, 5): "rewired"})
-    planted = plant(hf, anatomy, truth)
+    hf, head_map = small
+    truth = SMALL | ({} if head_map.places[0].key_heads == 6 else {(2, 5): "rewired"})
+    planted = plant(hf, head_map, truth)
     assert named(compare(hf, loaded(hf, planted))) == planted.truth
 
 
 def test_controls_yield_no_verdict(small):
-    hf, anatomy = small
+    hf, head_map = small
     for seed in range(3):
-        assert named(compare(hf, loaded(hf, plant(hf, anatomy, {}, noise=0.05, seed=seed)))) == {}
+        assert named(compare(hf, loaded(hf, plant(hf, head_map, {}, noise=0.05, seed=seed)))) == {}
 
 
 @pytest.mark.parametrize(("demo", "truth"), [("demo:minilm", MINILM), ("demo:smollm2", SMOLLM2)], ids=["minilm", "smollm2"])
 def test_trained_models_with_heads_changed(demo, truth, tmp_path):
     """Weights on disk, read one by one: a copy in bfloat16 with changes; a control with noise, rounded to 8 bits."""
     model = hw.open_model(demo)
-    anatomy = Anatomy(model)
-    planted = plant(model.hf, anatomy, truth)
+    head_map = HeadMap(model)
+    planted = plant(model.hf, head_map, truth)
     assert named(compare(demo, _written(model.hf, planted.tensors, tmp_path / "planted", torch.bfloat16))) == planted.truth
-    noisy = {name: _eight_bits(x) for name, x in plant(model.hf, anatomy, {}, noise=0.03).tensors.items()}
+    noisy = {name: _eight_bits(x) for name, x in plant(model.hf, head_map, {}, noise=0.03).tensors.items()}
     assert named(compare(demo, _written(model.hf, noisy, tmp_path / "control", torch.float32))) == {}
 
 

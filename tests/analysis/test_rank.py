@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
 from tests.analysis.plain import loss, output_of, without
 from tests.analysis.toys import decoder, encoder
@@ -118,10 +118,10 @@ def test_masked_tokens():
     found = hw.rank(model, "the old cat saw the dog near the river and the house .")
     assert (found.attrs["loss"], found.sizes["layer"]) == ("masked", 2)
     assert 1 <= found.attrs["tokens"] <= 6
-    passage = Opener(model, "masked").open("the old cat saw the dog near the river and the house .")
-    masked = passage.again.session.inputs["input_ids"] == 4
+    passage = Evaluator(model, "masked").open("the old cat saw the dog near the river and the house .")
+    masked = passage.forward.session.inputs["input_ids"] == 4
     assert int(masked.sum()) == passage.loss.tokens
-    logits = model.hf(**passage.again.session.inputs).logits
+    logits = model.hf(**passage.forward.session.inputs).logits
     ids = torch.tensor([model.tokenizer("the old cat saw the dog near the river and the house .")["input_ids"]])
     assert passage.base == pytest.approx(float(nn.functional.cross_entropy(logits[masked], ids[masked]).detach()), abs=1e-5)
 
@@ -184,8 +184,8 @@ def test_a_model_that_passes_things_by_another_way_is_run_whole():
     first.mlp.register_forward_hook(leave)
     second.register_forward_pre_hook(read, with_kwargs=True)
     model = hw.open_model(hf)
-    passage = Opener(model, "next").open(TEXTS[0])
-    assert not passage.again.reuses
+    passage = Evaluator(model, "next").open(TEXTS[0])
+    assert not passage.forward.reuses
     base = loss(hf, {"input_ids": TEXTS[0]})
     assert float(hw.rank(model, TEXTS[0]).effect[1, 2]) == pytest.approx(loss(without(hf, "llama", [(1, 2)]), {"input_ids": TEXTS[0]}) - base, abs=1e-5)
 
@@ -212,8 +212,8 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
     found = hw.rank(model, TEXTS, state=state, tell=lambda done, total: went_on.append(done))
     assert went_on == list(range(3, 10))
     assert (found.effect == whole.effect).all()
-    again = hw.rank(model, TEXTS, state=state, tell=lambda done, total: went_on.append(done))
-    assert went_on[-1] == 9 and (again.effect == whole.effect).all()
+    forward = hw.rank(model, TEXTS, state=state, tell=lambda done, total: went_on.append(done))
+    assert went_on[-1] == 9 and (forward.effect == whole.effect).all()
 
 
 def test_a_state_of_other_work(tmp_path):

@@ -8,7 +8,7 @@ import torch
 import headwise as hw
 from headwise.analysis.roles.baselines import offsets, uniform, visible
 from headwise.analysis.roles.catalog import roles as known
-from headwise.analysis.roles.corpus import Aligned, Material
+from headwise.analysis.roles.corpus import AlignedPairs, Corpus
 from headwise.analysis.roles.evidence import Asking, Evidence, gather
 from headwise.analysis.roles.pronouns import Pronoun
 from headwise.analysis.roles.role import Questions, Reading
@@ -46,11 +46,11 @@ def maps(ids: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def asked_of(name: str, model, material: Material) -> list[list[Questions]]:
+def asked_of(name: str, model, corpus: Corpus) -> list[list[Questions]]:
     """What a role asks about each of its readings."""
     role = known()[name]
-    ask = role.ask(model, material)
-    return [list(ask(reading)) for reading in role.read(model, material)]
+    ask = role.ask(model, corpus)
+    return [list(ask(reading)) for reading in role.read(model, corpus)]
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def told(monkeypatch):
     return Told()
 
 
-def evidence(told, name: str, material: Material, **changes) -> dict[str, Evidence]:
+def evidence(told, name: str, corpus: Corpus, **changes) -> dict[str, Evidence]:
     role = known()[name]
     model = type("M", (), {"tokenizer": None, "hf": build("llama")})()
-    asking = Asking(name, role.ask(model, material), role.hit)
-    return gather(told, role.read(model, material), [asking], "self", **changes)[name]
+    asking = Asking(name, role.ask(model, corpus), role.hit)
+    return gather(told, role.read(model, corpus), [asking], "self", **changes)[name]
 
 
 def test_every_role_says_what_it_is_and_where_from():
@@ -95,7 +95,7 @@ def test_every_role_says_what_it_is_and_where_from():
 
 @pytest.mark.usefixtures("plain")
 def test_a_head_that_continues_repetitions_is_found_and_its_lead_is_right(told):
-    (found,) = evidence(told, "induction", Material(limit=40)).values()
+    (found,) = evidence(told, "induction", Corpus(limit=40)).values()
     verdict = judge(found)
     assert verdict.best == (0, 2)
     assert verdict.found
@@ -107,7 +107,7 @@ def test_a_head_that_continues_repetitions_is_found_and_its_lead_is_right(told):
 @pytest.mark.usefixtures("plain")
 def test_a_fixed_offset_does_not_pass_for_induction(told):
     """With lengths that differ, no offset is right often; the head of the previous token is no induction head."""
-    (found,) = evidence(told, "induction", Material(limit=40)).values()
+    (found,) = evidence(told, "induction", Corpus(limit=40)).values()
     every = {name: float(x.sum() / found.counts.sum()) for name, x in found.guesses.items()}
     assert max(every.values()) < 0.2
     assert float(found.scores[:, 0, 1].sum() / found.counts.sum()) < 0.1
@@ -115,7 +115,7 @@ def test_a_fixed_offset_does_not_pass_for_induction(told):
 
 @pytest.mark.usefixtures("plain")
 def test_where_no_head_does_it_none_is_the_answer(told):
-    (found,) = evidence(told, "duplicate_token", Material(limit=40)).values()
+    (found,) = evidence(told, "duplicate_token", Corpus(limit=40)).values()
     assert not judge(found).found
 
 
@@ -123,10 +123,10 @@ def test_repeats_differ_in_length_and_repeat():
     from headwise.analysis.roles.catalog._repeats import repeats
 
     model = type("M", (), {"tokenizer": None, "hf": build("llama")})()
-    found = list(repeats(model, Material()))
-    assert len({int(repeat.again[0] - repeat.before[0]) for repeat in found}) > 15
+    found = list(repeats(model, Corpus()))
+    assert len({int(repeat.second[0] - repeat.first[0]) for repeat in found}) > 15
     for repeat in found:
-        assert torch.equal(repeat.given[0, repeat.again], repeat.given[0, repeat.before])
+        assert torch.equal(repeat.given[0, repeat.second], repeat.given[0, repeat.first])
 
 
 def test_verdicts_choose_on_one_half_and_judge_on_the_other():
@@ -172,7 +172,7 @@ SENTENCES = [
 @pytest.mark.parametrize("ahead", [False, True])
 def test_grammar_asks_in_both_directions_what_can_be_seen(ahead):
     model = encoder()
-    (questions,) = asked_of("grammar", model, Material(sentences=SENTENCES, ahead=ahead))
+    (questions,) = asked_of("grammar", model, Corpus(sentences=SENTENCES, ahead=ahead))
     asked = {one.task: one for one in questions}
     assert ("det → head" in asked) == ahead  # the determiner stands before its noun
     assert asked["head → det"].query.tolist() == [2, 5]
@@ -185,15 +185,15 @@ def test_grammar_asks_in_both_directions_what_can_be_seen(ahead):
 
 
 def test_only_the_relation_that_was_asked_for():
-    (questions,) = asked_of("grammar", encoder(), Material(sentences=SENTENCES, ahead=True, relations=("obj",)))
+    (questions,) = asked_of("grammar", encoder(), Corpus(sentences=SENTENCES, ahead=True, relations=("obj",)))
     assert [one.task for one in questions] == ["obj → head", "head → obj"]
 
 
 def test_coreference_leaves_out_what_a_decoder_cannot_see():
     before = Pronoun("the cat saw the dog when it slept", (26, 28), (4, 7), (16, 19))
     behind = Pronoun("when it slept the cat saw the dog", (5, 7), (18, 21), (30, 33))
-    assert len(asked_of("coreference", decoder(), Material(pronouns=[before, behind]))) == 1
-    (first,), (second,) = asked_of("coreference", encoder(), Material(pronouns=[before, behind], ahead=True))
+    assert len(asked_of("coreference", decoder(), Corpus(pronouns=[before, behind]))) == 1
+    (first,), (second,) = asked_of("coreference", encoder(), Corpus(pronouns=[before, behind], ahead=True))
     assert first.guesses["nearest mention"].tolist() == [0.0]
     assert second.guesses["nearest mention"].tolist() == [1.0]
     assert first.right.tolist() == [[False, True, False]]
@@ -201,13 +201,13 @@ def test_coreference_leaves_out_what_a_decoder_cannot_see():
 
 def test_retrieval_asks_for_the_next_piece_of_the_needle():
     model = decoder()
-    readings = list(known()["retrieval"].read(model, Material(limit=6)))
+    readings = list(known()["retrieval"].read(model, Corpus(limit=6)))
     assert len(readings) == 6
-    for reading, (questions,) in zip(readings, asked_of("retrieval", model, Material(limit=6)), strict=True):
+    for reading, (questions,) in zip(readings, asked_of("retrieval", model, Corpus(limit=6)), strict=True):
         ids = reading.given[0]
         for query, right in zip(questions.query.tolist(), questions.right, strict=True):
             assert ids[int(right.nonzero())] == ids[query + 1]
-    (masked,) = known()["retrieval"].read(encoder(), Material(limit=1, ahead=True))
+    (masked,) = known()["retrieval"].read(encoder(), Corpus(limit=1, ahead=True))
     assert (masked.given[0, masked.query] == 4).all()
 
 
@@ -217,9 +217,9 @@ def test_same_meaning_asks_where_the_same_word_is_in_sight_too():
     ids = model.tokenizer.convert_tokens_to_ids(["cat", "dog", "house"])
     with torch.no_grad():
         table[ids[1]] = table[ids[0]] * 1.01
-    material = Material(texts=["the cat saw the dog near the cat and house"], ahead=True)
-    (reading,) = known()["same_meaning"].read(model, material)
-    (questions,) = known()["same_meaning"].ask(model, material)(reading)
+    corpus = Corpus(texts=["the cat saw the dog near the cat and house"], ahead=True)
+    (reading,) = known()["same_meaning"].read(model, corpus)
+    (questions,) = known()["same_meaning"].ask(model, corpus)(reading)
     names = [model.tokenizer.convert_ids_to_tokens(int(i)) for i in reading.ids]
     asked = {names[query]: [names[key] for key in right.nonzero()[:, 0]] for query, right in zip(questions.query, questions.right, strict=True)}
     assert asked["cat"] == ["dog"]
@@ -228,7 +228,7 @@ def test_same_meaning_asks_where_the_same_word_is_in_sight_too():
 
 
 def test_long_range_leaves_the_first_token_out():
-    ((near, *_),) = asked_of("long_range", decoder(), Material(texts=["the cat saw a dog . " * 15]))
+    ((near, *_),) = asked_of("long_range", decoder(), Corpus(texts=["the cat saw a dog . " * 15]))
     assert near.task == "beyond 32 tokens"
     assert not near.right[:, 0].any() and not near.among[:, 0].any()
     query, right = int(near.query[5]), near.right[5].nonzero()[:, 0].tolist()
@@ -265,7 +265,7 @@ def test_alignment_is_asked_of_attention_across():
     model = hw.open_model(hf)
     drawn = random.Random(0)
     inputs = [
-        Aligned(
+        AlignedPairs(
             {
                 "input_ids": torch.tensor([[drawn.randrange(3, 97) for _ in range(9)]]),
                 "decoder_input_ids": torch.tensor([[drawn.randrange(3, 97) for _ in range(7)]]),

@@ -5,7 +5,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.errors import WritesRefused
 from headwise.experiments.measurements import perturbed_weights as m
 from tests.analysis.toys import decoder
@@ -23,7 +23,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def passage(model):
-    return Opener(model, "kl").open(TEXT)
+    return Evaluator(model, "kl").open(TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def planted(same: bool) -> "hw.Model":
 
 
 def test_where_all_values_are_the_same_weights_may_be_any():
-    passage = Opener(planted(same=True), "kl").open(TEXT)
+    passage = Evaluator(planted(same=True), "kl").open(TEXT)
     other = m.moved(passage, passage.places[0], [0], within=0.01, part_of=0.1)
     assert float(other.far[0]) > 0.5
     assert float(other.uniform[0]) < 1e-6 < float(other.silenced[0])
@@ -124,7 +124,7 @@ def test_where_all_values_are_the_same_weights_may_be_any():
 
 
 def test_where_values_differ_in_every_direction_weights_must_stay():
-    passage = Opener(planted(same=False), "kl").open(TEXT)
+    passage = Evaluator(planted(same=False), "kl").open(TEXT)
     other = m.moved(passage, passage.places[0], [0, 1], within=1e-5, part_of=1e-5)
     assert (other.far < 0.1).all()
     assert (other.uniform > 1e-4).all()
@@ -154,6 +154,6 @@ def test_a_gate_is_refused():
     from benchmarks.tiny import build as of_type
 
     hf, given = of_type("qwen3_next")
-    passage = Opener(hw.open_model(hf), "cosine").open(given)
+    passage = Evaluator(hw.open_model(hf), "cosine").open(given)
     with pytest.raises(WritesRefused, match=r"what heads of .* say must reach W_O as it is, got something in between"):
         m.attention_of(passage, passage.places[0], [0])

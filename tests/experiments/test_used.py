@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.errors import ModelError
 from headwise.experiments.measurements import input_attribution as used
 from tests.analysis.toys import decoder, encoder
@@ -20,12 +20,12 @@ LOWEST = torch.finfo(torch.float32).min
 
 @pytest.fixture(scope="module")
 def passage():
-    return Opener(decoder(), "kl").open(ids(batch=1, length=LENGTH)[0])
+    return Evaluator(decoder(), "kl").open(ids(batch=1, length=LENGTH)[0])
 
 
 @pytest.fixture(scope="module")
 def both_ways():
-    return Opener(encoder(), "kl").open(ids(batch=1, length=LENGTH)[0])
+    return Evaluator(encoder(), "kl").open(ids(batch=1, length=LENGTH)[0])
 
 
 def by_hand(run: Callable[[torch.Tensor], torch.Tensor], seen: torch.Tensor) -> list[torch.Tensor]:
@@ -51,7 +51,7 @@ def test_hiding_a_token_is_what_a_mask_does(passage):
 
 def test_hiding_a_token_from_an_encoder():
     hf = build("bert").double()
-    found = used.hiding(Opener(hw.open_model(hf), "cosine").open(TEXT))
+    found = used.hiding(Evaluator(hw.open_model(hf), "cosine").open(TEXT))
     hf.set_attn_implementation("eager")
     own, *others = by_hand(lambda mask: hf(input_ids=TEXT, attention_mask=mask).last_hidden_state, torch.ones(LENGTH, LENGTH, dtype=torch.bool))
     known = torch.stack([1 - torch.cosine_similarity(own, other, dim=-1) for other in others], 1)
@@ -73,7 +73,7 @@ def test_slopes_of_hidden_states_are_along_themselves():
     embedded = hf.get_input_embeddings()(text).detach().requires_grad_()
     state = hf(inputs_embeds=embedded).last_hidden_state[0, 4]
     known = torch.autograd.grad((state * (state / state.norm()).detach()).sum(), embedded)[0][0].norm(dim=-1)
-    found = used.slopes(Opener(hw.open_model(hf), "cosine").open(text), torch.tensor([4, 4]))
+    found = used.slopes(Evaluator(hw.open_model(hf), "cosine").open(text), torch.tensor([4, 4]))
     assert torch.allclose(found, known.expand(2, -1), rtol=1e-3, atol=1e-5)
 
 
@@ -119,7 +119,7 @@ def test_a_model_gives_agreements_for_each_head(both_ways):
 
 @pytest.mark.usefixtures("plain")
 def test_texts_must_be_long_enough():
-    passage = Opener(decoder(), "kl").open(ids(batch=1, length=8)[0])
+    passage = Evaluator(decoder(), "kl").open(ids(batch=1, length=8)[0])
     with pytest.raises(ModelError, match="texts must have over 8 tokens for their ranks to be compared, got 8"):
         used.agreement(passage)
 
@@ -127,7 +127,7 @@ def test_texts_must_be_long_enough():
 @pytest.mark.usefixtures("plain")
 def test_outputs_must_be_of_the_tokens_that_heads_look_from():
     given = {"input_ids": ids(batch=1, length=11), "decoder_input_ids": ids(batch=1, length=9)}
-    passage = Opener(hw.open_model(build("t5")), "kl", "encoder.self").open(given)
+    passage = Evaluator(hw.open_model(build("t5")), "kl", "encoder.self").open(given)
     with pytest.raises(ModelError, match=r"output must have a vector for each of the 11 tokens that heads look from, got \[1, 9, 97\]"):
         used.hiding(passage)
     with pytest.raises(ModelError, match="output must have a vector for each of the 11 tokens that heads look from, got none"):

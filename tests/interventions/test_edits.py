@@ -154,7 +154,7 @@ def test_a_norm_over_all_heads_leaves_temper_and_tie_to_run_time():
     assert [one.kind for one in edited.plan.run] == ["temperature", "tie_heads"]
     assert edited.report.passed
     with pytest.raises(ModelError, match=r"the rows of each head's query must be told apart in model.layers.0.self_attn, got none: every row that head 0"):
-        edited.anatomy.side(edited.anatomy.place(0), "query")
+        edited.head_map.side(edited.head_map.place(0), "query")
 
 
 def test_parts_are_named():

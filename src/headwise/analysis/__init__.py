@@ -6,6 +6,6 @@
     hw.resilience(model, texts)  who carries on when a head is silenced, and how many can go
 
 A role is one file in `roles/`: it asks questions ("where should this token look?"), `evidence` lets every head answer them, and
-`casting` chooses a head on one half of the texts and judges it on the other. Importance rests on `again`: a pass written down
+`casting` chooses a head on one half of the texts and judges it on the other. Importance rests on `forward`: a pass written down
 once and run again from a layer's W_O on, for many heads in one batch.
 """

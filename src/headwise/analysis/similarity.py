@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from headwise.analysis.ablation.eval_text import Opener, Passage, check_texts
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator, check_texts
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Tensor
 from headwise.errors import ArgumentError
@@ -71,7 +71,7 @@ def similar(
     if of not in OF:
         raise ArgumentError(f"of must be one of {', '.join(OF)}, got {of!r}. Correct the name.")
     found = check_texts(texts)
-    opener = Opener(model, "cosine", part, seed)
+    opener = Evaluator(model, "cosine", part, seed)
     measure = _Patterns(seed) if of == "pattern" else _Writes()
     passage = None
     for number, text in enumerate(found):
@@ -95,7 +95,7 @@ class _Patterns:
         self.rows = 0
         self.generator = torch.Generator().manual_seed(seed)
 
-    def see(self, passage: Passage) -> None:
+    def see(self, passage: EvalText) -> None:
         every = _patterns(passage, self.generator)
         found = _jensen_shannon(every)
         self.sum = found if self.sum is None else self.sum + found
@@ -105,7 +105,7 @@ class _Patterns:
         return (1 - self.sum / self.rows / log(2)).clamp(0, 1)
 
 
-def _patterns(passage: Passage, generator: torch.Generator) -> Float[Tensor, "N R S"]:
+def _patterns(passage: EvalText, generator: torch.Generator) -> Float[Tensor, "N R S"]:
     """Some rows of every head's weights, of the first batch row; each with the sink's share as one more key."""
     rows: Tensor | None = None
     found = []
@@ -119,7 +119,7 @@ def _patterns(passage: Passage, generator: torch.Generator) -> Float[Tensor, "N 
         every = weights(asked.query[:1], asked.key[:1], lse[:1], asked.call, slice(0, length), slice(0, asked.key.shape[2]))[0, :, rows].double()
         found.append(torch.cat([every, (1 - every.sum(-1, keepdim=True)).clamp(min=0)], -1))
 
-    passage.again.session.rerun(listen, [place.index for place in passage.places])
+    passage.forward.session.rerun(listen, [place.index for place in passage.places])
     return torch.cat(found).cpu()
 
 
@@ -141,9 +141,9 @@ class _Writes:
         self.moments: list[Tensor] = []
         self.blocks: list[Tensor] = []
 
-    def see(self, passage: Passage) -> None:
-        session = passage.again.session
-        reads = [passage.again.tape.reads[place.index].double().flatten(0, 1) for place in passage.places]
+    def see(self, passage: EvalText) -> None:
+        session = passage.forward.session
+        reads = [passage.forward.cache.wo_inputs[place.index].double().flatten(0, 1) for place in passage.places]
         moments = [torch.einsum("nhe,nhf->hef", read, read) for read in reads]
         modules = [session.module(session.layout.sites[place.index].output.module) for place in passage.places]
         self.blocks = [w_o_by_head(module, place.heads).double() for module, place in zip(modules, passage.places, strict=True)]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import einsum
 
-from headwise.analysis.ablation.eval_text import Opener, Passage
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator
 from headwise.axes import Float, Tensor
 from headwise.errors import ModelError, WritesRefused
 from headwise.models.capture.recorder import AttentionRecord
@@ -29,7 +29,7 @@ SLACK = 256  # units of the last place, times the root of the numbers added up: 
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class LayerWrites:
     """What the heads of one layer add.
 
     Attributes:
@@ -71,8 +71,8 @@ def writes(model: "Model", what: Any, part: str | None = None) -> "xarray.Datase
     """
     import xarray
 
-    passage = Opener(model, "cosine", part).open(what)
-    layers = [_measures(layer) for layer in written_by_layer(passage)]
+    passage = Evaluator(model, "cosine", part).open(what)
+    layers = [_measures(layer) for layer in layer_writes(passage)]
     dims = {"norm": 3, "share": 3, "cosine": 3, "stream_cosine": 3, "kept": 3, "agreement": 2, "overlap": 2, "democracy": 2, "effective_rank": 1}
     by = {3: ("layer", "head", "query"), 2: ("layer", "query"), 1: ("layer", "head")}
     variables = {name: (by[count], _stacked([layer[name] for layer in layers])) for name, count in dims.items()}
@@ -82,30 +82,30 @@ def writes(model: "Model", what: Any, part: str | None = None) -> "xarray.Datase
     return xarray.Dataset(variables, coords, {"model": model.name, "part": passage.places[0].part})
 
 
-def written_by_layer(passage: Passage) -> list[Written]:
+def layer_writes(passage: EvalText) -> list[LayerWrites]:
     """What the heads of each layer add; compared with what came out of W_O's module in the pass.
 
     Raises:
         ModelError: it does not add up to that.
     """
     given: dict[int, AttentionRecord] = {}
-    passage.again.session.rerun(lambda heard: given.__setitem__(heard.index, heard), [place.index for place in passage.places])
+    passage.forward.session.rerun(lambda heard: given.__setitem__(heard.index, heard), [place.index for place in passage.places])
     return [_written(passage, place, given[place.index]) for place in passage.places]
 
 
-def _written(passage: Passage, place: Place, heard: AttentionRecord) -> Written:
-    session, tape = passage.again.session, passage.again.tape
+def _written(passage: EvalText, place: Place, heard: AttentionRecord) -> LayerWrites:
+    session, cache = passage.forward.session, passage.forward.cache
     module = session.module(session.layout.sites[place.index].output.module)
-    read = tape.reads[place.index].float()
+    read = cache.wo_inputs[place.index].float()
     blocks = w_o_by_head(module, place.heads).float()
     found = einsum("bthe,hem->bthm", read, blocks)
     total = found.sum(2)
     bias = w_o_bias(module)
     out = total if bias is None else total + bias.float()
     check_sum(place, out, heard.w_o_output, found)
-    step = tape.steps[tape.starts[place.index][0]] if tape.steps else None
-    stream = step.given.float() if step is not None and step.given is not None and step.given.shape == out.shape else None
-    return Written(found, total, out, stream, blocks, read)
+    step = cache.blocks[cache.resume_points[place.index][0]] if cache.blocks else None
+    stream = step.input.float() if step is not None and step.input is not None and step.input.shape == out.shape else None
+    return LayerWrites(found, total, out, stream, blocks, read)
 
 
 def check_sum(place: Place, out: Float[Tensor, "B T M"], given: Tensor | None, parts: Float[Tensor, "B T H M"]) -> None:
@@ -123,11 +123,11 @@ def check_sum(place: Place, out: Float[Tensor, "B T M"], given: Tensor | None, p
         raise ModelError(f"heads of {place.module} must add up to what its W_O gives, got a difference of {float(apart.max()):.3g}. Report this model.")
 
 
-def _measures(layer: Written) -> Mapping[str, Tensor]:
+def _measures(layer: LayerWrites) -> Mapping[str, Tensor]:
     """The numbers of one layer, of the first batch row."""
     found, total = layer.writes[0].transpose(0, 1), layer.total[0]  # H T M
     norm = torch.linalg.vector_norm(found, dim=-1)
-    lengths = norm / norm.sum(0)
+    norm_shares = norm / norm.sum(0)
     singular = torch.linalg.svdvals(layer.blocks)
     energy = singular.square() / singular.square().sum(-1, keepdim=True)
     said = layer.read[0].square().sum(-1).t() * singular[:, :1].square()
@@ -142,7 +142,7 @@ def _measures(layer: Written) -> Mapping[str, Tensor]:
         "kept": norm.square() / said,
         "agreement": torch.linalg.vector_norm(total, dim=-1) / norm.sum(0),
         "overlap": pairs,
-        "democracy": -torch.xlogy(lengths, lengths).sum(0) / max(float(np.log(heads)), 1e-12),
+        "democracy": -torch.xlogy(norm_shares, norm_shares).sum(0) / max(float(np.log(heads)), 1e-12),
         "effective_rank": (-torch.xlogy(energy, energy).sum(-1)).exp(),
         "singular_values": singular,
     }
@@ -161,7 +161,7 @@ def _stacked(layers: Sequence[Tensor]) -> np.ndarray:
     return found
 
 
-def norm_weighted(passage: Passage, place: Place) -> Float[Tensor, "B H T S"]:
+def norm_weighted(passage: EvalText, place: Place) -> Float[Tensor, "B H T S"]:
     """Weights times the length of what is carried: |w_ij · v_j · W_O[h]|.
 
     A weight on a key whose value W_O throws away carries nothing.
@@ -172,16 +172,16 @@ def norm_weighted(passage: Passage, place: Place) -> Float[Tensor, "B H T S"]:
     References:
         Kobayashi et al. 2020, equation 4, with the value's bias in v.
     """
-    session = passage.again.session
+    session = passage.forward.session
     output = session.layout.sites[place.index].output
     if output is None or not output.exact:
         raise WritesRefused(f"values of {place.module} must reach W_O as they are, got something in between (a gate?). Its weights cannot be weighted so.")
     given: dict[int, AttentionRecord] = {}
     session.rerun(lambda heard: given.__setitem__(heard.index, heard), [place.index])
-    return lengths(given[place.index], w_o_by_head(session.module(output.module), place.heads))
+    return value_weighted(given[place.index], w_o_by_head(session.module(output.module), place.heads))
 
 
-def lengths(heard: AttentionRecord, blocks: Float[Tensor, "H E M"]) -> Float[Tensor, "B H T S"]:
+def value_weighted(heard: AttentionRecord, blocks: Float[Tensor, "H E M"]) -> Float[Tensor, "B H T S"]:
     """The same from a call that was heard and its blocks of W_O."""
     from headwise.attention.weights import weights
 

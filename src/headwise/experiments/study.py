@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Opener, Passage, check_texts, loss_name
-from headwise.analysis.ablation.exact_ablation import loss_without, losses_without, zeros
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator, check_texts, loss_name
+from headwise.analysis.ablation.exact_ablation import ablated_losses, joint_ablation_losses, zero_ablation
 from headwise.analysis.ablation.rank import rank
-from headwise.analysis.ablation.work_units import shares
+from headwise.analysis.ablation.work_units import write_shares
 from headwise.analysis.roles.find_roles import roles
 from headwise.axes import Bool, Float, Tensor
 from headwise.errors import ArgumentError, ModelError
@@ -64,7 +64,7 @@ class Study:
         self.annotated = annotated or Annotated()
         self.own_texts = texts is not None
         self._given = check_texts(texts) if texts is not None else None
-        self._passages: dict[int, Passage] = {}
+        self._passages: dict[int, EvalText] = {}
         self._held = 0
 
     @cached_property
@@ -111,10 +111,10 @@ class Study:
         return [(layer, head) for layer, place in enumerate(self.passage(0).places) for head in range(place.heads)]
 
     @cached_property
-    def _opener(self) -> Opener:
-        return Opener(self.model, self.loss, self.part, self.seed)
+    def _opener(self) -> Evaluator:
+        return Evaluator(self.model, self.loss, self.part, self.seed)
 
-    def passage(self, number: int) -> Passage:
+    def passage(self, number: int) -> EvalText:
         """A text on tape, from which it can be run again with changes; kept while there is room."""
         if number not in self._passages:
             made = self._opener.open(self.texts[number])
@@ -143,7 +143,7 @@ class Study:
         """The loss on each text for each of N choices of heads to silence: many go into one batch."""
         found = []
         for number in range(len(self.texts)):
-            found.append(loss_without(self.passage(number), plans, zeros))
+            found.append(joint_ablation_losses(self.passage(number), plans, zero_ablation))
             self.tell("silencing heads", number + 1, len(self.texts))
         return torch.stack(found)
 
@@ -187,7 +187,7 @@ class Study:
         found = []
         for done, number in enumerate(self.ablated, start=1):
             passage = self.passage(number)
-            rows = [losses_without(passage, place, zeros(passage, place.index)) - passage.base for place in passage.places]
+            rows = [ablated_losses(passage, place, zero_ablation(passage, place.index)) - passage.base for place in passage.places]
             most = max(map(len, rows))
             found.append(torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows]))
             self.tell("silencing each head", done, len(self.ablated))
@@ -205,7 +205,7 @@ class Study:
         """Of each text the share of what the heads of a layer add together that is each head's; NaN where a layer lacks the head."""
         found = []
         for number in range(len(self.texts)):
-            rows = shares(self.passage(number))
+            rows = write_shares(self.passage(number))
             most = max(map(len, rows))
             found.append(torch.tensor([[*row, *[torch.nan] * (most - len(row))] for row in rows], dtype=torch.float64))
             self.tell("what heads write", number + 1, len(self.texts))
@@ -242,8 +242,8 @@ class Study:
         return lambda done, total: self.tell(doing, done, total)
 
 
-def _bytes(passage: Passage) -> int:
+def _bytes(passage: EvalText) -> int:
     """What a tape holds, but for small things."""
-    tape = passage.again.tape
-    of_steps = [x for step in tape.steps for x in (step.given, step.result) if isinstance(x, Tensor)]
-    return sum(x.numel() * x.element_size() for x in (*tape.words, *tape.reads.values(), *tape.outputs.values(), *of_steps))
+    cache = passage.forward.cache
+    of_steps = [x for step in cache.blocks for x in (step.input, step.output) if isinstance(x, Tensor)]
+    return sum(x.numel() * x.element_size() for x in (*cache.z, *cache.wo_inputs.values(), *cache.outputs.values(), *of_steps))

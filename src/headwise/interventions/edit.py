@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headwise.axes import Tensor
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.capture.call_hooks import CallHook
 from headwise.models.hooks.z_hooks import ZHook
 from headwise.models.parameters.head_blocks import HeadBlock
@@ -23,7 +23,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True)
-class AtRun:
+class RuntimeChanges:
     """What an edit changes as the model runs.
 
     Attributes:
@@ -43,7 +43,7 @@ class Edit:
 
     kind: ClassVar[str]
 
-    def claims(self, anatomy: Anatomy) -> Iterable[Claim]:
+    def claims(self, head_map: HeadMap) -> Iterable[Claim]:
         """What it lays hands on: two edits that claim the same contradict one another.
 
         Raises:
@@ -51,28 +51,28 @@ class Edit:
         """
         raise NotImplementedError
 
-    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+    def not_in_weights(self, head_map: HeadMap) -> str | None:
         """Why it cannot be made in the weights, or None."""
         raise NotImplementedError
 
-    def not_at_run(self, anatomy: Anatomy) -> str | None:
+    def not_at_run(self, head_map: HeadMap) -> str | None:
         """Why it cannot be made as the model runs, or None."""
         raise NotImplementedError
 
-    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
         """The parameters that it makes anew."""
         raise NotImplementedError
 
-    def at_run(self, anatomy: Anatomy) -> AtRun:
+    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
         """What it changes as the model runs."""
         raise NotImplementedError
 
-    def spared(self, anatomy: Anatomy) -> dict[int, set[int]]:
+    def spared(self, head_map: HeadMap) -> dict[int, set[int]]:
         """The heads whose writes it does not change, by each call that it does change something of."""
         touched: dict[int, set[int]] = {}
-        for index, head, _ in self.claims(anatomy):
+        for index, head, _ in self.claims(head_map):
             touched.setdefault(index, set()).add(head)
-        heads = {place.index: place.heads for place in anatomy.places}
+        heads = {place.index: place.heads for place in head_map.places}
         return {index: set(range(heads[index])) - found for index, found in touched.items()}
 
 
@@ -91,20 +91,20 @@ class Kind:
     numbers: str
 
 
-def shared(anatomy: Anatomy, place: Place, blocks: Iterable[HeadBlock]) -> str | None:
+def shared(head_map: HeadMap, place: Place, blocks: Iterable[HeadBlock]) -> str | None:
     """Why the weights of this call cannot be changed alone, or None."""
     for parameter in dict.fromkeys(block.parameter for block in blocks):
-        others = anatomy.others(place, parameter)
+        others = head_map.others(place, parameter)
         if others:
             layers = ", ".join(str(other.layer) for other in others[:6])
             return f"{parameter} is layer {place.layer}'s and layer {layers}'s too"
     return None
 
 
-def unreachable(anatomy: Anatomy, place: Place) -> str | None:
+def unreachable(head_map: HeadMap, place: Place) -> str | None:
     """Why what this attention is asked to compute cannot be changed as the model runs, or None."""
-    site = anatomy.site(place)
+    site = head_map.site(place)
     if site.heads is not None:
         return f"{place.module} computes its attention itself"
-    same = [other.layer for other in anatomy.places if other.module == place.module and other.index != place.index]
+    same = [other.layer for other in head_map.places if other.module == place.module and other.index != place.index]
     return f"{place.module} computes layer {place.layer} and layer {', '.join(map(str, same[:6]))} too" if same else None

@@ -58,7 +58,7 @@ def effect(edited: "EditedModel", what: Any = None) -> Effect:
     one, two = base.run(given, statistics=()), edited.run(given, statistics=())
     name = "logits" if "logits" in one.outputs else next(name for name, x in one.outputs.items() if x.is_floating_point())
     before, after = one.outputs[name].double(), two.outputs[name].double()
-    writes = {part: _writes(edited, one, two, places) for part, places in edited.anatomy.parts.items()}
+    writes = {part: _writes(edited, one, two, places) for part, places in edited.head_map.parts.items()}
     cosine = float(torch.cosine_similarity(before, after, dim=-1).mean())
     if name != "logits" or before.dim() != 3:
         return Effect(name, before.shape[1] if before.dim() > 1 else 1, None, None, None, (), (), cosine, writes)
@@ -89,7 +89,7 @@ def _writes(edited: "EditedModel", one: Run, two: Run, places: list[Place]) -> t
         before, after = (run.writes_of(part)["norm"].mean(("batch", "query")).values for run in (one, two))
     except WritesRefused:
         return None
-    gone = {(call, head) for one in edited.plan.weights if isinstance(one, Prune) for call, head, _ in one.claims(edited.anatomy)}
+    gone = {(call, head) for one in edited.plan.weights if isinstance(one, Prune) for call, head, _ in one.claims(edited.head_map)}
     rows = []
     for place in places:
         kept = [head for head in range(place.heads) if (place.index, head) not in gone]

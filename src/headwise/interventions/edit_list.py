@@ -68,7 +68,8 @@ def read_edits(path: str | Path) -> list[Edit]:
 
 def _one(x: Any, where: str) -> Edit:
     known = kinds()
-    kind = RENAMED.get(str(x.get("edit")), x.get("edit")) if isinstance(x, dict) else None
+    kind = str(x.get("edit")) if isinstance(x, dict) else ""
+    kind = RENAMED.get(kind, kind)
     if kind not in known:
         raise ArgumentError(f"an edit must be one of {', '.join(known)}, got {x.get('edit') if isinstance(x, dict) else x!r} in {where}. Correct it.")
     try:

@@ -55,7 +55,7 @@ def report(edited: "EditedModel", what: Any) -> Report:
     base = edited.base
     given = encode(base.hf, base.tokenizer, sample_input(base.hf) if what is None else what).kwargs
     with torch.no_grad():
-        after = _outputs(edited.hf, edited.anatomy.layout, given)
+        after = _outputs(edited.hf, edited.head_map.layout, given)
         return Report((_others(edited, given), _both_ways(edited, given, after), _numbers(edited, given, after), _original(edited)))
 
 
@@ -71,14 +71,14 @@ def _outputs(hf: nn.Module, layout: Layout, given: Mapping[str, Any]) -> dict[st
 def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
     shrinks = edited.plan.shrinking is not None
     worst = Worst("others", f"every other head of the edited layers writes what it wrote{', within rounding' if shrinks else ', to the last bit'}")
-    places = {place.index: place for place in edited.anatomy.places}
+    places = {place.index: place for place in edited.head_map.places}
     for index, spared in _spared(edited).items():
         try:
-            before = _heard(edited.base.hf, edited.anatomy.layout, given, index)
-            after = _heard(built(edited.anatomy, _only(edited, places[index])), edited.anatomy.layout, given, index)
+            before = _heard(edited.base.hf, edited.head_map.layout, given, index)
+            after = _heard(built(edited.head_map, _only(edited, places[index])), edited.head_map.layout, given, index)
         except HeadwiseError as error:
             return Verdict("others", f"what other heads write could not be compared in layer {places[index].layer}: {error}", None)
-        output = edited.anatomy.layout.sites[index].output
+        output = edited.head_map.layout.sites[index].output
         if output is None or before.z is None or after.z is None:
             return Verdict("others", f"what other heads write could not be compared in {places[index].module}: its heads cannot be told apart before W_O", None)
         gone = _gone(edited, index)
@@ -94,14 +94,14 @@ def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
 def _both_ways(edited: "EditedModel", given: Mapping[str, Any], one: Mapping[str, Tensor]) -> Verdict:
     """The same edits made the other way: those in the weights as the model runs."""
     sentence = "in the weights and as the model runs the outputs are the same"
-    stuck = [(one, why) for one in edited.edits for why in (one.not_in_weights(edited.anatomy), one.not_at_run(edited.anatomy)) if why]
+    stuck = [(one, why) for one in edited.edits for why in (one.not_in_weights(edited.head_map), one.not_at_run(edited.head_map)) if why]
     if stuck:
         return Verdict("both ways", f"{sentence}: {stuck[0][0]} can be made in one way only ({stuck[0][1]})", None)
     try:
-        other = planned(edited.edits, edited.anatomy, "run" if edited.plan.weights else "weights")
+        other = planned(edited.edits, edited.head_map, "run" if edited.plan.weights else "weights")
     except HeadwiseError as error:
         return Verdict("both ways", f"{sentence}: {error}", None)
-    two = _outputs(built(edited.anatomy, other), edited.anatomy.layout, given)
+    two = _outputs(built(edited.head_map, other), edited.head_map.layout, given)
     worst = Worst("both ways", sentence)
     for name, x in one.items():
         if x.is_floating_point() and name in two and x.shape == two[name].shape:
@@ -113,7 +113,7 @@ def _both_ways(edited: "EditedModel", given: Mapping[str, Any], one: Mapping[str
 def _numbers(edited: "EditedModel", given: Mapping[str, Any], after: Mapping[str, Tensor]) -> Verdict:
     sentence = "the outputs are numbers"
     bad_ones = {name: int((~x.isfinite()).sum()) for name, x in after.items() if x.is_floating_point() and not bool(x.isfinite().all())}
-    before = _outputs(edited.base.hf, edited.anatomy.layout, given) if bad_ones else {}
+    before = _outputs(edited.base.hf, edited.head_map.layout, given) if bad_ones else {}
     for name, bad in bad_ones.items():
         x = after[name]
         if name in before and bad > int((~before[name].isfinite()).sum()):
@@ -131,30 +131,30 @@ def _spared(edited: "EditedModel") -> dict[int, set[int]]:
     """The heads that no edit touches, by each call that some edit does."""
     found: dict[int, set[int]] = {}
     for one in edited.edits:
-        for index, heads in one.spared(edited.anatomy).items():
+        for index, heads in one.spared(edited.head_map).items():
             found[index] = found.get(index, heads) & heads
     return dict(sorted(found.items()))
 
 
 def _only(edited: "EditedModel", place: Place) -> Plan:
     """The edits of one call, made as they are made: then the layer reads the very input that it read before."""
-    anatomy, plan = edited.anatomy, edited.plan
+    head_map, plan = edited.head_map, edited.plan
 
     def here(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-        return tuple(one for one in edits if place.index in one.spared(anatomy))
+        return tuple(one for one in edits if place.index in one.spared(head_map))
 
     weights, run = here(plan.weights), here(plan.run)
-    changes = tuple(change for one in weights for change in one.rewritten(anatomy))
+    changes = tuple(change for one in weights for change in one.rewritten(head_map))
     if plan.shrinking is None:
         return Plan(weights, run, changes, None)
-    names = anatomy.used(place)
+    names = head_map.used(place)
     removed = {name: block for name, block in plan.shrinking.removed.items() if name in names}
-    return Plan(weights, run, changes, replace(plan.shrinking, removed=removed, only=anatomy.site(place).module))
+    return Plan(weights, run, changes, replace(plan.shrinking, removed=removed, only=head_map.site(place).module))
 
 
 def _gone(edited: "EditedModel", index: int) -> set[int]:
     """The heads of a call that were pruned in the weights."""
-    return {head for one in edited.plan.weights if isinstance(one, Prune) for call, head, _ in one.claims(edited.anatomy) if call == index}
+    return {head for one in edited.plan.weights if isinstance(one, Prune) for call, head, _ in one.claims(edited.head_map) if call == index}
 
 
 def _heard(hf: nn.Module, layout: Layout, given: Mapping[str, Any], index: int) -> AttentionRecord:

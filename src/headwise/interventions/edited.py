@@ -12,10 +12,10 @@ from torch import nn
 from headwise.axes import Tensor
 from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.interventions.edit import AtRun, Claim, Edit, Rewritten
+from headwise.interventions.edit import Claim, Edit, Rewritten, RuntimeChanges
 from headwise.interventions.edits.prune import Prune
-from headwise.interventions.head_parameters import Anatomy
-from headwise.interventions.prune_plan import Shrinking, shrinking
+from headwise.interventions.head_parameters import HeadMap
+from headwise.interventions.prune_plan import PrunePlan, shrinking
 from headwise.models.capture.call_hooks import CallHook, hook_calls
 from headwise.models.hooks.derived_model import derive_model
 from headwise.models.hooks.z_hooks import ZHook, with_z_hooks
@@ -42,7 +42,7 @@ class Plan:
     weights: tuple[Edit, ...]
     run: tuple[Edit, ...]
     rewritten: tuple[Rewritten, ...]
-    shrinking: Shrinking | None
+    shrinking: PrunePlan | None
 
     @property
     def parameters(self) -> list[str]:
@@ -68,9 +68,9 @@ class EditedModel(Model):
         plan: which are in the weights, and which are made as it runs.
     """
 
-    def __init__(self, base: Model, edits: Sequence[Edit], plan: Plan, anatomy: Anatomy) -> None:
-        super().__init__(built(anatomy, plan), base.tokenizer, f"{base.name} + {len(edits)} edits", base.note)
-        self.base, self.edits, self.plan, self.anatomy = base, tuple(edits), plan, anatomy
+    def __init__(self, base: Model, edits: Sequence[Edit], plan: Plan, head_map: HeadMap) -> None:
+        super().__init__(built(head_map, plan), base.tokenizer, f"{base.name} + {len(edits)} edits", base.note)
+        self.base, self.edits, self.plan, self.head_map = base, tuple(edits), plan, head_map
         if plan.shrinking is None:
             self._layouts = dict(base._layouts)  # its calls are where they were
         self.versions = {name: x._version for name, x in base.hf.named_parameters()}
@@ -117,38 +117,38 @@ def edit(model: Model, edits: "Edit | Sequence[Edit]", mode: str | None = None, 
             raise ArgumentTypeError(f"edits must be hw.Ablate, hw.Scale and the like, got {type(one).__name__}. Pass hw.Ablate(3, 5), say.")
     if mode is not None and mode not in MODES:
         raise ArgumentError(f"mode must be 'weights', 'run' or None, got {mode!r}. None chooses the weights wherever that can be.")
-    anatomy = Anatomy(model, inputs)
-    _check_apart(listed, anatomy)
+    head_map = HeadMap(model, inputs)
+    _check_apart(listed, head_map)
     with torch.no_grad():
-        return EditedModel(model, listed, planned(listed, anatomy, mode), anatomy)
+        return EditedModel(model, listed, planned(listed, head_map, mode), head_map)
 
 
-def planned(edits: Sequence[Edit], anatomy: Anatomy, mode: str | None) -> Plan:
+def planned(edits: Sequence[Edit], head_map: HeadMap, mode: str | None) -> Plan:
     """Which edits are made where.
 
     Raises:
         ModelError: one cannot be made at all, or not in the way asked for.
     """
-    weights = [one for one in edits if mode != "run" and (mode == "weights" or one.not_in_weights(anatomy) is None)]
+    weights = [one for one in edits if mode != "run" and (mode == "weights" or one.not_in_weights(head_map) is None)]
     run = [one for one in edits if one not in weights]
     for one in weights:
-        why = one.not_in_weights(anatomy)
+        why = one.not_in_weights(head_map)
         if why is not None:
             raise ModelError(f"{one} must be possible in the weights, got none where it would be: {why}. Leave out mode='weights'.")
     for one in run:
-        why, other = one.not_at_run(anatomy), one.not_in_weights(anatomy)
+        why, other = one.not_at_run(head_map), one.not_in_weights(head_map)
         if why is not None:
             raise ModelError(f"{one} must be possible as the model runs, got none where it would be: {why}{f'; nor in the weights: {other}' if other else ''}.")
     prunes = [one for one in weights if isinstance(one, Prune)]
     if prunes and run:
         raise ModelError(f"edits besides Prune must be possible in the weights, got {run[0]}, made as the model runs. Use Ablate.")
-    changes = [change for one in weights for change in one.rewritten(anatomy)]
-    return Plan(tuple(weights), tuple(run), tuple(changes), shrinking(anatomy, prunes) if prunes else None)
+    changes = [change for one in weights for change in one.rewritten(head_map)]
+    return Plan(tuple(weights), tuple(run), tuple(changes), shrinking(head_map, prunes) if prunes else None)
 
 
-def built(anatomy: Anatomy, plan: Plan) -> nn.Module:
+def built(head_map: HeadMap, plan: Plan) -> nn.Module:
     """The model with the plan carried out."""
-    hf = anatomy.hf
+    hf = head_map.hf
     tensors = {name: plan.made(name, hf.get_parameter(name)) for name in plan.parameters}
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
@@ -156,17 +156,17 @@ def built(anatomy: Anatomy, plan: Plan) -> nn.Module:
     other: Any = derive_model(hf, tensors)
     if plan.shrinking is not None:
         plan.shrinking.resize(other)
-    at_run = joined(one.at_run(anatomy) for one in plan.run)
+    at_run = joined(one.at_run(head_map) for one in plan.run)
     if at_run.words:
-        heads = {place.index: place.heads for place in anatomy.places}
-        other = with_z_hooks(other, anatomy.layout, heads, at_run.words)
+        heads = {place.index: place.heads for place in head_map.places}
+        other = with_z_hooks(other, head_map.layout, heads, at_run.words)
     if at_run.calls:
-        hook_calls(other, {anatomy.layout.sites[index].module: change for index, change in at_run.calls.items()})
+        hook_calls(other, {head_map.layout.sites[index].module: change for index, change in at_run.calls.items()})
     return other
 
 
-def joined(edits: Iterable[AtRun]) -> AtRun:
-    """Several edits, each as `AtRun`, as one: where two change the same call, one after the other."""
+def joined(edits: Iterable[RuntimeChanges]) -> RuntimeChanges:
+    """Several edits, each as `RuntimeChanges`, as one: where two change the same call, one after the other."""
     words: dict[int, ZHook] = {}
     calls: dict[int, CallHook] = {}
     for one in edits:
@@ -174,18 +174,18 @@ def joined(edits: Iterable[AtRun]) -> AtRun:
             words[index] = change if index not in words else _after(words[index], change)
         for index, change in one.calls.items():
             calls[index] = change if index not in calls else _after(calls[index], change)
-    return AtRun(words, calls)
+    return RuntimeChanges(words, calls)
 
 
 def _after(first: Any, second: Any) -> Any:
     return lambda x: second(first(x))
 
 
-def _check_apart(edits: Sequence[Edit], anatomy: Anatomy) -> None:
+def _check_apart(edits: Sequence[Edit], head_map: HeadMap) -> None:
     """Whether no two edits lay hands on the same."""
     taken: dict[Claim, Edit] = {}
     for one in edits:
-        for claim in dict.fromkeys(one.claims(anatomy)):
+        for claim in dict.fromkeys(one.claims(head_map)):
             if claim in taken:
                 raise ArgumentError(f"edits must not contradict one another, got {taken[claim]} and {one}, which both change head {claim[1]}. Leave one out.")
             taken[claim] = one

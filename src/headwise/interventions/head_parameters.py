@@ -15,7 +15,7 @@ from headwise.models.parameters.qkv_locator import ProjectedHeads, QKVProjection
 from headwise.models.runs.places import Place
 
 
-class Anatomy:
+class HeadMap:
     """The heads of a model, found by running it once on a short input.
 
     Args:

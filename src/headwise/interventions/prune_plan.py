@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from headwise.axes import Tensor
 from headwise.errors import ModelError
 from headwise.interventions.edits.prune import Prune
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.model_info import text_config
 from headwise.models.parameters.head_blocks import HeadBlock
 from headwise.models.runs.places import Place
@@ -22,7 +22,7 @@ ATOMS = (bool, int, float, str)
 
 
 @dataclass(frozen=True, eq=False)
-class Shrinking:
+class PrunePlan:
     """What goes when heads are pruned.
 
     Attributes:
@@ -55,28 +55,28 @@ class Shrinking:
             _set(hf.config, self.settings)
 
 
-def shrinking(anatomy: Anatomy, prunes: Sequence[Prune]) -> Shrinking:
+def shrinking(head_map: HeadMap, prunes: Sequence[Prune]) -> PrunePlan:
     """What goes with these heads.
 
     Raises:
         ModelError: they cannot be taken out of this model; the message says why and offers Ablate.
     """
-    gone: dict[int, set[int]] = {place.index: set() for place in anatomy.places}
+    gone: dict[int, set[int]] = {place.index: set() for place in head_map.places}
     for prune in prunes:
-        gone[anatomy.place(prune.layer, prune.head, prune.part).index].add(prune.head)
-    parts = {place.part for place in anatomy.places if gone[place.index]}
-    places = [place for place in anatomy.places if place.part in parts]
+        gone[head_map.place(prune.layer, prune.head, prune.part).index].add(prune.head)
+    parts = {place.part for place in head_map.places if gone[place.index]}
+    places = [place for place in head_map.places if place.part in parts]
     for place in places:
         _check_groups(place, gone[place.index])
     counts = {place.index: len(gone[place.index]) for place in places}
     _check_counts(places, counts)
     removed: dict[str, HeadBlock] = {}
     for place in places:
-        for block in _blocks(anatomy, place, gone[place.index]):
-            _check_alone(anatomy, place, block)
+        for block in _blocks(head_map, place, gone[place.index]):
+            _check_alone(head_map, place, block)
             held = removed.get(block.parameter)
             removed[block.parameter] = block if held is None else HeadBlock(block.parameter, block.axis, (*held.indices, *block.indices))
-    return _fitting(anatomy, removed, places[0], counts[places[0].index])
+    return _fitting(head_map, removed, places[0], counts[places[0].index])
 
 
 def _check_groups(place: Place, gone: set[int]) -> None:
@@ -103,11 +103,11 @@ def _check_counts(places: Sequence[Place], counts: Mapping[int, int]) -> None:
         )
 
 
-def _blocks(anatomy: Anatomy, place: Place, gone: set[int]) -> list[HeadBlock]:
-    found = [anatomy.output(place, head) for head in sorted(gone)]
+def _blocks(head_map: HeadMap, place: Place, gone: set[int]) -> list[HeadBlock]:
+    found = [head_map.output(place, head) for head in sorted(gone)]
     size = place.heads // place.key_heads
     for name, heads in (("query", sorted(gone)), ("key", sorted({head // size for head in gone})), ("value", sorted({head // size for head in gone}))):
-        side = getattr(anatomy.projections[place.index], name)
+        side = getattr(head_map.projections[place.index], name)
         if side.refusal is not None:
             raise ModelError(f"the rows of each head's {name} must be told apart to be pruned, got none in {place.module}: {side.refusal}. {FIX}")
         if len(side.heads) not in (place.heads, place.key_heads):
@@ -116,15 +116,15 @@ def _blocks(anatomy: Anatomy, place: Place, gone: set[int]) -> list[HeadBlock]:
     return found
 
 
-def _check_alone(anatomy: Anatomy, place: Place, block: HeadBlock) -> None:
-    others = anatomy.others(place, block.parameter)
+def _check_alone(head_map: HeadMap, place: Place, block: HeadBlock) -> None:
+    others = head_map.others(place, block.parameter)
     if others:
         raise ModelError(f"a layer must have its own weights to be pruned, got {block.parameter}, which layer {others[0].layer} uses too. {FIX}")
 
 
-def _fitting(anatomy: Anatomy, removed: Mapping[str, HeadBlock], place: Place, count: int) -> Shrinking:
+def _fitting(head_map: HeadMap, removed: Mapping[str, HeadBlock], place: Place, count: int) -> PrunePlan:
     """The configuration with fewer heads, if the family builds from it exactly the shapes that are left."""
-    hf = anatomy.hf
+    hf = head_map.hf
     if not isinstance(hf, PreTrainedModel):
         raise ModelError(f"a model must have a configuration to be pruned, got {type(hf).__name__}, which is none of transformers. {FIX}")
     settings = _settings(text_config(hf), place, count)
@@ -144,7 +144,7 @@ def _fitting(anatomy: Anatomy, removed: Mapping[str, HeadBlock], place: Place, c
                 f"the configuration of {type(hf).__name__} must be able to hold {place.heads - count} heads of the same width, "
                 f"got {name} of {built} where {left} are left. {FIX}"
             )
-    return Shrinking(removed, settings, example)
+    return PrunePlan(removed, settings, example)
 
 
 def _settings(config: Any, place: Place, count: int) -> dict[str, tuple[int | None, int]]:

@@ -82,10 +82,10 @@ def _in_weights(edited: "EditedModel") -> Plan:
         ModelError: one cannot be.
     """
     for one in edited.edits:
-        why = one.not_in_weights(edited.anatomy)
+        why = one.not_in_weights(edited.head_map)
         if why is not None:
             raise ModelError(f"edits must be possible in the weights to be saved, got {one}: {why}. Keep the list of edits instead: write_edits.")
-    return planned(edited.edits, edited.anatomy, "weights")
+    return planned(edited.edits, edited.head_map, "weights")
 
 
 def _check_unchanged(origin: Origin) -> None:
@@ -168,7 +168,7 @@ def _save_loaded(edited: "EditedModel", plan: Plan, folder: Path, overwrite: boo
     """A model that came from no files: transformers writes it, and what no edit touches is compared with the original."""
     from headwise.interventions.edited import built
 
-    hf: Any = built(edited.anatomy, plan)
+    hf: Any = built(edited.head_map, plan)
     size = sum(x.numel() * x.element_size() for x in hf.parameters())
     with whole_folder(folder, overwrite, size) as part:
         hf.save_pretrained(part)

@@ -5,7 +5,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.experiments.claims import first_token_sink
 from headwise.experiments.claims.first_token_sink import ENTRY, _verdict
 from headwise.experiments.measurements.first_token_mass import resting as measured
@@ -49,7 +49,7 @@ def test_an_untrained_model_has_no_sink(plain):
 def test_weight_and_write_by_hand():
     model = opened(llama())
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
-    found = measured(Opener(model, "next").open(ids))
+    found = measured(Evaluator(model, "next").open(ids))
     model.hf.set_attn_implementation("eager")
     layer, values = model.hf.model.layers[1].self_attn, []
     layer.v_proj.register_forward_hook(lambda module, args, result: values.append(result[0].detach().double()))
@@ -70,7 +70,7 @@ def test_losses_in_windows_are_those_of_a_mask(window, first):
     model = opened(llama())
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
     length = ids.shape[1]
-    passage = Opener(model, "next").open(ids)
+    passage = Evaluator(model, "next").open(ids)
     modules = [place.module for place in passage.places]
     own, found = losses_in_windows(passage, [narrowed(model.hf, modules, window, first)], 5)
     here, there = torch.arange(length)[:, None], torch.arange(length)
@@ -90,15 +90,15 @@ def test_an_encoder_looks_both_ways(plain):
     assert "on the first token (always [CLS] here);" in card.says
     assert "another word" not in card.numbers
     assert card.numbers["loss, window"].value != card.numbers["loss"].value
-    passage = Opener(encoder(), "masked").open(TEXTS[0])
-    assert float(measured(passage).equal[0, 0]) == pytest.approx(1 / passage.again.tape.reads[0].shape[1])
+    passage = Evaluator(encoder(), "masked").open(TEXTS[0])
+    assert float(measured(passage).equal[0, 0]) == pytest.approx(1 / passage.forward.cache.wo_inputs[0].shape[1])
 
 
 def test_which_tokens_a_window_is_judged_by():
     text = ids(batch=1, length=11)
-    assert behind(Opener(hw.open_model(build("llama")), "next").open(text), 5).tokens == 6
+    assert behind(Evaluator(hw.open_model(build("llama")), "next").open(text), 5).tokens == 6
     for name, loss, part in (("t5", "next", "encoder.self"), ("llama", "kl", None), ("bert", "cosine", None)):
-        passage = Opener(hw.open_model(build(name)), loss, part).open(text)
+        passage = Evaluator(hw.open_model(build(name)), loss, part).open(text)
         assert behind(passage, 5) is passage.loss
 
 
@@ -110,7 +110,7 @@ def test_texts_that_are_too_short_for_a_window(plain):
 
 
 def test_attention_that_cannot_be_narrowed(monkeypatch, plain):
-    monkeypatch.setattr(first_token_sink, "unreachable", lambda anatomy, place: f"{place.module} computes its attention itself")
+    monkeypatch.setattr(first_token_sink, "unreachable", lambda head_map, place: f"{place.module} computes its attention itself")
     card = ENTRY.work(Study(resting(), TEXTS))
     assert "Windows could not be tried: transformer.h.0.attn computes its attention itself." in card.says
 

@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import headwise as hw
 from headwise.analysis.roles.catalog._repeats import repeats
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.errors import WritesRefused
 from headwise.experiments.card import Number
 from headwise.experiments.claims import induction_copies
@@ -55,13 +55,13 @@ def test_it_writes_the_token_and_is_missed(card):
 def test_losses_and_direct_effects_by_hand(study):
     found = copied(study, [(1, 1)], 3)
     model = study.model
-    for number, repeat in enumerate(repeats(model, Material(limit=3, seed=study.seed + 1))):
+    for number, repeat in enumerate(repeats(model, Corpus(limit=3, seed=study.seed + 1))):
         silenced = model.edit([hw.Ablate(1, 1)])
         for column, one in ((0, model), (1, silenced)):
             with torch.no_grad():
                 losses = torch.nn.functional.cross_entropy(one.hf(input_ids=repeat.given).logits[0, :-1].double(), repeat.given[0, 1:], reduction="none")
-            assert float(losses[repeat.again[1:-1]].mean()) == pytest.approx(float(found.again[number, column]), abs=1e-4)
-            assert float(losses[repeat.before[1:-1]].mean()) == pytest.approx(float(found.first[number, column]), abs=1e-4)
+            assert float(losses[repeat.second[1:-1]].mean()) == pytest.approx(float(found.second[number, column]), abs=1e-4)
+            assert float(losses[repeat.first[1:-1]].mean()) == pytest.approx(float(found.first[number, column]), abs=1e-4)
         hf, heard = model.hf, []
         handles = [
             hf.transformer.h[1].attn.c_proj.register_forward_pre_hook(lambda module, args, heard=heard: heard.append(args[0][0])),
@@ -77,7 +77,7 @@ def test_losses_and_direct_effects_by_hand(study):
         table = hf.transformer.wte.weight
         logits = (((write - write.mean(-1, keepdim=True)) / size) @ table.t()).detach()
         centred = logits - logits.mean(-1, keepdim=True)
-        rows = repeat.again[1:-1]
+        rows = repeat.second[1:-1]
         assert float(centred[rows, repeat.given[0, rows + 1]].mean()) == pytest.approx(float(found.direct[number, 1, 1]), rel=1e-3)
     assert float(found.direct[:, 0].abs().max()) < 1e-3  # the previous token is written where no token is read
 

@@ -5,7 +5,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.errors import WritesRefused
 from headwise.experiments.claims import one_head_is_single
 from headwise.experiments.claims.one_head_is_single import ENTRY
@@ -52,7 +52,7 @@ def test_a_head_that_says_something_else_alone_is_caught(monkeypatch, plain_stud
 def test_tied_losses_are_those_of_edited_models():
     model = opened(llama())
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
-    found = losses_tied(Opener(model, "next").open(ids), [0, 1, 2])
+    found = losses_tied(Evaluator(model, "next").open(ids), [0, 1, 2])
     edits = [[hw.TieHeads(0)], [hw.TieHeads(1)], [hw.TieHeads(2)], [hw.TieHeads(0), hw.TieHeads(1), hw.TieHeads(2)]]
     known = [loss(model.edit(some, mode="weights").hf, {"input_ids": ids}) for some in edits]
     assert found.tolist() == pytest.approx(known, abs=1e-4)
@@ -62,7 +62,7 @@ def test_tied_losses_are_those_of_edited_models():
 def test_distances_by_hand():
     model = opened(llama())
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
-    found = apart(Opener(model, "next").open(ids))
+    found = apart(Evaluator(model, "next").open(ids))
     model.hf.set_attn_implementation("eager")
     with torch.no_grad():
         maps = model.hf(input_ids=ids, output_attentions=True).attentions
@@ -111,8 +111,8 @@ def test_one_head_cannot_be_tied():
 
 
 def test_what_is_gated_is_refused():
-    passage = Opener(opened(llama()), "next").open(torch.arange(3, 12))
-    layout = passage.again.session.layout
+    passage = Evaluator(opened(llama()), "next").open(torch.arange(3, 12))
+    layout = passage.forward.session.layout
     object.__setattr__(layout.sites[1].output, "exact", False)
     with pytest.raises(
         WritesRefused, match=r"what heads of model\.layers\.1\.self_attn say must reach W_O as it is, got something in between \(a gate\?\)\. Use hw\.Tie"

@@ -7,7 +7,7 @@ import torch
 from transformers import BertModel
 
 import headwise as hw
-from headwise.analysis.ablation.resilience import repaired
+from headwise.analysis.ablation.resilience import self_repair
 from headwise.experiments.card import Number
 from headwise.experiments.claims import others_carry
 from headwise.experiments.study import Study
@@ -99,7 +99,7 @@ def test_self_repair_is_what_all_heads_tell(study, card):
     """The chosen heads alone, against all heads of `hw.resilience` on the same texts."""
     one, other = others_carry.halves(len(TEXTS), 0)
     chosen = others_carry._loudest(study, one[:4])
-    found = [repaired(study.passage(int(number))) for number in other]
+    found = [self_repair(study.passage(int(number))) for number in other]
     direct, total = (float(sum(getattr(x, name)[chosen].sum() for x in found)) for name in ("direct", "total"))
     assert int(chosen.sum()) == 2
     assert card.numbers["repaired"].value == pytest.approx(1 - total / direct, rel=1e-4)

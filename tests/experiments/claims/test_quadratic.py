@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.errors import ModelError
 from headwise.experiments.claims import quadratic
 from headwise.experiments.claims.quadratic import ENTRY
@@ -93,7 +93,7 @@ def test_windows_save_pairs(measured, plain):
 )
 def test_pairs_are_those_of_the_masks_of_a_longer_text(name, kind):
     model, length = hw.open_model(build(name)), 29
-    found = reach(Opener(model, kind).open(ids(batch=1, length=9)), length)
+    found = reach(Evaluator(model, kind).open(ids(batch=1, length=9)), length)
     run = model.run(ids(batch=1, length=length), statistics=())
     for layer, pairs in enumerate(found.pairs):
         seen = torch.stack([run.weights(layer, head) > 0 for head in range(6)]).any(0)
@@ -104,7 +104,7 @@ def test_pairs_are_those_of_the_masks_of_a_longer_text(name, kind):
 
 def test_a_mask_that_is_a_tensor_says_nothing_of_longer_texts(measured):
     model = opened(llama())
-    passage = Opener(model, "next").open({"input_ids": ids(batch=2, length=9), "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3])})
+    passage = Evaluator(model, "next").open({"input_ids": ids(batch=2, length=9), "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3])})
     assert reach(passage, 29).pairs == (None, None, None)
 
 

@@ -5,7 +5,7 @@ import torch
 from transformers import AlbertConfig, AlbertModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 import headwise as hw
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.errors import WritesRefused
 from headwise.experiments.claims import slice_after_output
 from headwise.experiments.claims.slice_after_output import ENTRY
@@ -88,12 +88,12 @@ def test_shares_by_hand(mixed):
 def test_losses_with_slices_cut_are_those_of_a_hook():
     hf = llama()
     ids = torch.tensor([opened(hf).tokenizer(TEXTS[0])["input_ids"]])
-    passage = Opener(opened(hf), "next").open(ids)
+    passage = Evaluator(opened(hf), "next").open(ids)
     for layer in range(3):
         found = losses_sliced(passage, passage.places[layer], [0, 3, 5])
         known = [sliced_behind(hf, "llama", layer, head, {"input_ids": ids}) for head in (0, 3, 5)]
         assert found.tolist() == pytest.approx(known, abs=1e-4)
-    assert float(passage.loss(passage.again.outputs([passage.places[0].index], lambda call, read: read, 1), 1)) == pytest.approx(
+    assert float(passage.loss(passage.forward.outputs([passage.places[0].index], lambda call, read: read, 1), 1)) == pytest.approx(
         passage.base
     )  # no hook is left
 
@@ -101,7 +101,7 @@ def test_losses_with_slices_cut_are_those_of_a_hook():
 def test_a_map_that_serves_several_layers_is_refused():
     torch.manual_seed(0)
     sizes = {"hidden_size": 24, "embedding_size": 8, "num_attention_heads": 6, "num_hidden_layers": 3, "intermediate_size": 20, "vocab_size": 50}
-    passage = Opener(hw.open_model(drawn(AlbertModel(AlbertConfig(**sizes)))), "cosine").open(torch.arange(3, 12))
+    passage = Evaluator(hw.open_model(drawn(AlbertModel(AlbertConfig(**sizes)))), "cosine").open(torch.arange(3, 12))
     with pytest.raises(WritesRefused, match=r"W_O must serve one layer for its output to be sliced, got .*dense, which serves several"):
         losses_sliced(passage, passage.places[1], [0])
 
@@ -117,7 +117,7 @@ def test_where_no_slice_looks_like_a_head():
     card = ENTRY.work(Study(wide(), TEXTS))
     assert card.verdict == "can't tell"
     assert card.says == "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head."
-    passage = Opener(wide(), "next").open(torch.arange(3, 12))
+    passage = Evaluator(wide(), "next").open(torch.arange(3, 12))
     with pytest.raises(WritesRefused, match=r"output of W_O must have a multiple of 5 numbers to be sliced by head, got 24"):
         losses_sliced(passage, passage.places[0], [0])
 

@@ -1,4 +1,4 @@
-"""A pass written down: what every block gave, what every head said, what W_O read; enough to run it again from any layer's W_O on."""
+"""The activations of one forward pass: enough to rerun it from any layer's W_O on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,44 +13,47 @@ from headwise.models.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One use of a block: what it gave, and what came by in it.
+class BlockRecord:
+    """One call of a transformer block.
 
     Attributes:
-        given: the first tensor that it was given: the residual stream, where there is one.
-        calls: attention calls inside it that came by our function.
-        uses: how often each module that holds a W_O was used inside it.
+        block: the module's name.
+        input: the first tensor among its arguments: the residual stream, where there is one.
+        output: what it returned.
+        calls: how many attention calls inside it went through headwise's attention function.
+        uses: how often each module that holds a W_O was called inside it.
     """
 
     block: str
-    given: Tensor | None
-    result: Any
+    input: Tensor | None
+    output: Any
     calls: int
     uses: Mapping[str, int]
 
 
 @dataclass(eq=False)
-class Tape:
-    """What a pass left behind.
+class ActivationCache:
+    """The activations of one forward pass.
 
     Attributes:
-        words: what the heads of each call that came by our function said.
+        z: the heads' outputs in each attention call that went through headwise's attention function.
         shapes: [B, H, G, T, S] of each of these calls.
-        reads: what W_O read of each attention call, by its number.
-        steps: of the blocks, in the order of the pass.
-        starts: of each attention call with a W_O: the step in which W_O read it, and how many calls of ours there had been.
-        outputs: what the model returned.
-        head_in: what the map to the vocabulary read, where there is one; `head_out` what it gave.
+        wo_inputs: the input of W_O by attention call; equal to z unless the model changes z first, as a gate does.
+        blocks: the calls of transformer blocks, in order.
+        resume_points: for each attention call with a W_O: the block in which W_O read it, and how many attention calls had been made by then.
+        outputs: the model's outputs, by name.
+        unembed_input: the input of the unembedding, where there is one.
+        unembed_output: its output.
     """
 
-    words: list[Output] = field(default_factory=list)
+    z: list[Output] = field(default_factory=list)
     shapes: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    reads: dict[int, Float[Tensor, "B T H E"]] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    starts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    wo_inputs: dict[int, Float[Tensor, "B T H E"]] = field(default_factory=dict)
+    blocks: list[BlockRecord] = field(default_factory=list)
+    resume_points: dict[int, tuple[int, int]] = field(default_factory=dict)
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
-    head_in: Tensor | None = None
-    head_out: Tensor | None = None
+    unembed_input: Tensor | None = None
+    unembed_output: Tensor | None = None
 
 
 def blocks_of(model: nn.Module, layout: Layout) -> list[str]:
@@ -65,7 +68,7 @@ def blocks_of(model: nn.Module, layout: Layout) -> list[str]:
     return [f"{name}.{child}" for name in lists for child, _ in model.get_submodule(name).named_children()]
 
 
-def several(found: Any, batch: int, times: int) -> Any:
+def repeat_batch(found: Any, batch: int, times: int) -> Any:
     """What a block gave, for so many copies of the batch; copied, as the model may write into it."""
 
     def copied(x: Tensor) -> Tensor:
@@ -74,14 +77,14 @@ def several(found: Any, batch: int, times: int) -> Any:
     return tree_map_only(torch.Tensor, copied, found)
 
 
-def unread(found: Any, batch: int, times: int) -> Any:
+def placeholders(found: Any, batch: int, times: int) -> Any:
     """The same where nothing of it will be read: shapes without copies, for one text; a model that writes into it all the same fails, and is then run whole."""
     if batch > 1 or times == 1:
-        return several(found, batch, times)
+        return repeat_batch(found, batch, times)
     return tree_map_only(torch.Tensor, lambda x: x.expand(times, *x.shape[1:]) if x.dim() and x.shape[0] == 1 else x, found)
 
 
-def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
+def replace_forward(module: nn.Module, forward: Callable[..., Any]) -> None:
     """Give one module of a twin another way to compute; its hooks, names and attributes stay."""
     vars(module)["forward"] = forward
 
@@ -91,7 +94,7 @@ def first_tensor(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | Non
     return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
 
 
-def detach(model: nn.Module) -> None:
+def detach_parameters(model: nn.Module) -> None:
     """Let a twin hold its weights without their gradients; the model that shares them is as it was."""
     for module in model.modules():
         for name, parameter in module._parameters.items():

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import einsum, nn
 
-from headwise.analysis.ablation.eval_text import Passage
-from headwise.analysis.ablation.partial_forward import Again
+from headwise.analysis.ablation.eval_text import EvalText
+from headwise.analysis.ablation.partial_forward import PartialForward
 from headwise.axes import Float, Int, Tensor
 from headwise.errors import WritesRefused
 from headwise.models.layout import w_o_by_head
@@ -55,35 +55,35 @@ class Readout:
         return found if self.bias is None else found + self.bias[tokens]
 
 
-def readout(again: Again) -> Readout:
+def readout(forward: PartialForward) -> Readout:
     """The last norm and the map to the vocabulary of a pass.
 
     Raises:
         WritesRefused: something else stands at the end of the model, or heads' writes do not reach the stream as they are.
     """
-    if not again.is_chunked or again.head is None:
+    if not forward.is_chunked or forward.head is None:
         raise WritesRefused("direct effects on logits must be those of a map to the vocabulary that comes last, got another end (a cap on logits?).")
-    norm, read, given = _last_norm(again)
-    _check_stream(again)
+    norm, read, given = _last_norm(forward)
+    _check_stream(forward)
     x = read.float()
     scale, gain, shift, centred = _taken_apart(norm, x, given.float())
-    bias = again.head.bias
-    return Readout(x, scale, gain, shift, centred, again.head.weight.detach().float(), bias.detach().float() if isinstance(bias, Tensor) else None)
+    bias = forward.head.bias
+    return Readout(x, scale, gain, shift, centred, forward.head.weight.detach().float(), bias.detach().float() if isinstance(bias, Tensor) else None)
 
 
-def direct_effects(passage: Passage, read: Readout, place: Place, tokens: Int[Tensor, "B T"], said: Tensor | None = None) -> Float[Tensor, "B T H"]:
+def direct_effects(passage: EvalText, read: Readout, place: Place, tokens: Int[Tensor, "B T"], said: Tensor | None = None) -> Float[Tensor, "B T H"]:
     """What each head of a layer adds to the logit of a token at each place.
 
     Args:
         tokens: of the vocabulary, one for each place.
         said: what W_O read; of the pass when absent.
     """
-    module = passage.again.session.module(passage.again.session.layout.sites[place.index].output.module)
-    words = passage.again.tape.reads[place.index] if said is None else said
+    module = passage.forward.session.module(passage.forward.session.layout.sites[place.index].output.module)
+    words = passage.forward.cache.wo_inputs[place.index] if said is None else said
     return einsum("bthe,hem,btm->bth", words.float(), w_o_by_head(module, place.heads).float(), read.rows(tokens))
 
 
-def _last_norm(again: Again) -> tuple[nn.Module, Tensor, Tensor]:
+def _last_norm(forward: PartialForward) -> tuple[nn.Module, Tensor, Tensor]:
     """The module whose output the map to the vocabulary reads, what it read, and what it gave."""
     seen: list[tuple[nn.Module, Tensor, Tensor]] = []
 
@@ -91,10 +91,10 @@ def _last_norm(again: Again) -> tuple[nn.Module, Tensor, Tensor]:
         if isinstance(result, Tensor) and args and isinstance(args[0], Tensor) and args[0].shape == result.shape:
             seen.append((module, args[0].clone(), result))
 
-    last = max(again.tape.starts)
-    handles = [module.register_forward_hook(hook) for module in again.twin.modules() if not list(module.children()) and module is not again.head]
+    last = max(forward.cache.resume_points)
+    handles = [module.register_forward_hook(hook) for module in forward.twin.modules() if not list(module.children()) and module is not forward.head]
     try:
-        outputs = again.outputs([last], lambda call, read: read, 1)
+        outputs = forward.outputs([last], lambda call, read: read, 1)
     finally:
         for handle in handles:
             handle.remove()
@@ -123,32 +123,32 @@ def _taken_apart(norm: nn.Module, x: Float[Tensor, "B T M"], given: Float[Tensor
     raise WritesRefused(f"direct effects on logits must be read through a LayerNorm or RMSNorm, got {type(norm).__name__}.")
 
 
-def _check_stream(again: Again) -> None:
+def _check_stream(forward: PartialForward) -> None:
     """Whether blocks add to a stream what W_O gives, unchanged: what else a block adds must be what some other module of it gave.
 
     Raises:
         WritesRefused: they do not: a norm behind W_O, or a factor.
     """
-    layout, tape = again.session.layout, again.tape
-    for index, step in enumerate(tape.steps):
-        calls = [call for call, (where, _) in tape.starts.items() if where == index]
-        result = step.result[0] if isinstance(step.result, tuple) else step.result
-        if not calls or step.given is None or not isinstance(result, Tensor) or result.shape != step.given.shape:
+    layout, cache = forward.session.layout, forward.cache
+    for index, step in enumerate(cache.blocks):
+        calls = [call for call, (where, _) in cache.resume_points.items() if where == index]
+        result = step.output[0] if isinstance(step.output, tuple) else step.output
+        if not calls or step.input is None or not isinstance(result, Tensor) or result.shape != step.input.shape:
             raise WritesRefused(f"direct effects on logits must be of blocks that add to one stream, got {step.block}, which does not.")
-        written = sum(_given_by(again, layout.sites[call].output.module, call) for call in calls)
-        rest = (result - step.given).float() - written
-        if not any(_close(rest, other) for other in _others(again, index, step.block)):
+        written = sum(_given_by(forward, layout.sites[call].output.module, call) for call in calls)
+        rest = (result - step.input).float() - written
+        if not any(_close(rest, other) for other in _others(forward, index, step.block)):
             raise WritesRefused(f"heads' writes must reach the residual stream as they are, got {step.block}, which adds something else (a norm behind W_O?).")
         return  # blocks of one model are built alike: the first is looked at
 
 
-def _given_by(again: Again, name: str, call: int) -> Float[Tensor, "B T M"]:
-    read = again.tape.reads[call].flatten(2)
+def _given_by(forward: PartialForward, name: str, call: int) -> Float[Tensor, "B T M"]:
+    read = forward.cache.wo_inputs[call].flatten(2)
     with torch.no_grad():
-        return again.session.module(name)(read).float()
+        return forward.session.module(name)(read).float()
 
 
-def _others(again: Again, index: int, block: str) -> list[Tensor]:
+def _others(forward: PartialForward, index: int, block: str) -> list[Tensor]:
     """What the modules inside a block gave."""
     found: list[Tensor] = []
 
@@ -157,11 +157,11 @@ def _others(again: Again, index: int, block: str) -> list[Tensor]:
         if isinstance(first, Tensor):
             found.append(first.detach().float())
 
-    inside = [module for name, module in again.twin.get_submodule(block).named_modules() if name]
+    inside = [module for name, module in forward.twin.get_submodule(block).named_modules() if name]
     handles = [module.register_forward_hook(hook) for module in inside]
-    call = next(call for call, (where, _) in again.tape.starts.items() if where == index)
+    call = next(call for call, (where, _) in forward.cache.resume_points.items() if where == index)
     try:
-        again.outputs([call], lambda call, read: read, 1)
+        forward.outputs([call], lambda call, read: read, 1)
     finally:
         for handle in handles:
             handle.remove()

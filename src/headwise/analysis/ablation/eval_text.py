@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from headwise.analysis.ablation.losses import LOSSES, Loss, loss_of, masked
-from headwise.analysis.ablation.partial_forward import Again
+from headwise.analysis.ablation.partial_forward import PartialForward
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
 from headwise.models.capture.forward_pass import ForwardPass
@@ -25,7 +25,7 @@ TOKENS = 2048  # of all copies of a text that go into one batch
 
 
 @dataclass(frozen=True, eq=False)
-class Passage:
+class EvalText:
     """A text on tape.
 
     Attributes:
@@ -33,7 +33,7 @@ class Passage:
         base: the loss of the unchanged model.
     """
 
-    again: Again
+    forward: PartialForward
     places: tuple[Place, ...]
     loss: Loss
     base: float
@@ -41,13 +41,13 @@ class Passage:
     @property
     def at_once(self) -> int:
         """How many copies of the text go into one batch."""
-        if not self.again.copies:
+        if not self.forward.copies:
             return 1
-        tokens = max(read.shape[0] * read.shape[1] for read in self.again.tape.reads.values())
+        tokens = max(read.shape[0] * read.shape[1] for read in self.forward.cache.wo_inputs.values())
         return max(1, TOKENS // tokens)
 
 
-class Opener:
+class Evaluator:
     """Opens texts of one model; what it learns of the first of a kind it need not learn again.
 
     Args:
@@ -60,7 +60,7 @@ class Opener:
         self.layouts: dict[tuple[str, ...], Layout] = {}
         self.ways: tuple[bool, bool] | None = None
 
-    def open(self, what: Any) -> Passage:
+    def open(self, what: Any) -> EvalText:
         """Run a text once and write it down.
 
         Raises:
@@ -70,23 +70,23 @@ class Opener:
         given, labels = dict(encode(self.model.hf, self.model.tokenizer, what).kwargs), None
         if self.loss == "masked":
             given, labels = masked(given, _mask_of(self.model), set(self.model.tokenizer.all_special_ids), self.seed)
-        again, found = self._again(given)
+        forward, found = self._again(given)
         chosen = _chosen(found, self.part)
         for place in chosen:
-            if place.index not in again.tape.reads:
-                raise WritesRefused(f"writes of {place.module} cannot be told by head: {again.session.layout.sites[place.index].refusal}.")
-        judged = loss_of(self.loss, again, labels)
+            if place.index not in forward.cache.wo_inputs:
+                raise WritesRefused(f"writes of {place.module} cannot be told by head: {forward.session.layout.sites[place.index].refusal}.")
+        judged = loss_of(self.loss, forward, labels)
         if not judged.tokens:
             raise ArgumentError(f"text must have a token that is foretold, got {next(iter(given.values())).numel()} tokens in all. Leave it out.")
         with torch.no_grad():
-            base = float(judged(again.tape.outputs, 1))
-        return Passage(again, chosen, judged, base)
+            base = float(judged(forward.cache.outputs, 1))
+        return EvalText(forward, chosen, judged, base)
 
-    def learn(self, passage: Passage) -> None:
+    def learn(self, passage: EvalText) -> None:
         """Remember how this passage can be run again."""
-        self.ways = (passage.again.reuses, passage.again.copies)
+        self.ways = (passage.forward.reuses, passage.forward.copies)
 
-    def _again(self, given: dict[str, Any]) -> tuple[Again, Sequence[Place]]:
+    def _again(self, given: dict[str, Any]) -> tuple[PartialForward, Sequence[Place]]:
         """The pass on tape: by the layout of a shorter input where that fits, which costs less to learn than that of a long one."""
         kind = tuple(sorted(given))
         if kind not in self.layouts:
@@ -95,13 +95,13 @@ class Opener:
         if all(site.heads is None for site in layout.sites):
             try:
                 draws = torch.random.get_rng_state()
-                again = Again(ForwardPass(self.model.hf, given, layout), self.ways)
+                forward = PartialForward(ForwardPass(self.model.hf, given, layout), self.ways)
                 if torch.equal(draws, torch.random.get_rng_state()):  # else the model draws random numbers, which a run remembers
-                    return again, places(self.model.hf, layout.sites, again.tape.shapes)
+                    return forward, places(self.model.hf, layout.sites, forward.cache.shapes)
             except LayoutChanged:
                 pass  # a longer text takes another way
         run = self.model.run(given, statistics=(), memory=0)
-        return Again(run.forward_pass, self.ways), run.places
+        return PartialForward(run.forward_pass, self.ways), run.places
 
 
 def _beginning(given: dict[str, Any]) -> dict[str, Any]:

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Passage
-from headwise.analysis.ablation.partial_forward import instead
+from headwise.analysis.ablation.eval_text import EvalText
+from headwise.analysis.ablation.partial_forward import replace_z
 from headwise.axes import Bool, Float, Tensor
 from headwise.models.runs.places import Place
 
 ABLATIONS = ("zero", "mean", "resample")
-Instead = Callable[[Passage, int], Float[Tensor, "#B #T H E"]]  # what the heads of a call say when they are silenced
+Replacement = Callable[[EvalText, int], Float[Tensor, "#B #T H E"]]  # what the heads of a call say when they are silenced
 
 
 @torch.no_grad()
-def losses_without(passage: Passage, place: Place, words: Float[Tensor, "#B #T H E"], heads: Sequence[int] | None = None) -> Float[Tensor, " n"]:
+def ablated_losses(passage: EvalText, place: Place, words: Float[Tensor, "#B #T H E"], heads: Sequence[int] | None = None) -> Float[Tensor, " n"]:
     """The loss with each of these heads of one layer silenced, one at a time.
 
     Args:
@@ -32,13 +32,13 @@ def losses_without(passage: Passage, place: Place, words: Float[Tensor, "#B #T H
         some = wanted[start : start + passage.at_once]
         chosen = torch.zeros(len(some), place.heads, dtype=torch.bool)
         chosen[range(len(some)), some] = True
-        outputs = passage.again.outputs([place.index], lambda call, read, chosen=chosen: instead(chosen, words, read), len(some))
+        outputs = passage.forward.outputs([place.index], lambda call, read, chosen=chosen: replace_z(chosen, words, read), len(some))
         found.append(passage.loss(outputs, len(some)))
     return torch.cat(found).double().cpu()
 
 
 @torch.no_grad()
-def loss_without(passage: Passage, silenced: Bool[Tensor, "N L H"], words: Instead) -> Float[Tensor, " N"]:
+def joint_ablation_losses(passage: EvalText, silenced: Bool[Tensor, "N L H"], words: Replacement) -> Float[Tensor, " N"]:
     """The loss with many heads silenced at once, for each of N choices of them."""
     places = {place.index: layer for layer, place in enumerate(passage.places)}
     found = []
@@ -49,40 +49,40 @@ def loss_without(passage: Passage, silenced: Bool[Tensor, "N L H"], words: Inste
             continue
 
         def change(call: int, read: Tensor, some: Tensor = some) -> Tensor:
-            return instead(some[:, places[call], : read.shape[2]], words(passage, call), read)
+            return replace_z(some[:, places[call], : read.shape[2]], words(passage, call), read)
 
-        found.append(passage.loss(passage.again.outputs(touched, change, len(some)), len(some)))
+        found.append(passage.loss(passage.forward.outputs(touched, change, len(some)), len(some)))
     return torch.cat(found).double().cpu()
 
 
-def zeros(passage: Passage, call: int) -> Float[Tensor, "1 1 H E"]:
+def zero_ablation(passage: EvalText, call: int) -> Float[Tensor, "1 1 H E"]:
     """Silence."""
-    return torch.zeros_like(passage.again.tape.reads[call][:1, :1])
+    return torch.zeros_like(passage.forward.cache.wo_inputs[call][:1, :1])
 
 
-class Means:
+class MeanAblation:
     """What each head says on average, over all tokens of some passages."""
 
     def __init__(self) -> None:
         self.sums: dict[int, Tensor] = {}
         self.tokens: dict[int, int] = {}
 
-    def see(self, passage: Passage) -> None:
+    def see(self, passage: EvalText) -> None:
         for place in passage.places:
-            read = passage.again.tape.reads[place.index].double()
+            read = passage.forward.cache.wo_inputs[place.index].double()
             self.sums[place.index] = self.sums.get(place.index, torch.zeros(())) + read.sum((0, 1))
             self.tokens[place.index] = self.tokens.get(place.index, 0) + read.shape[0] * read.shape[1]
 
-    def __call__(self, passage: Passage, call: int) -> Float[Tensor, "1 1 H E"]:
-        return (self.sums[call] / self.tokens[call])[None, None].to(passage.again.tape.reads[call])
+    def __call__(self, passage: EvalText, call: int) -> Float[Tensor, "1 1 H E"]:
+        return (self.sums[call] / self.tokens[call])[None, None].to(passage.forward.cache.wo_inputs[call])
 
 
-def of_another(donor: Passage) -> Instead:
+def resample_ablation(donor: EvalText) -> Replacement:
     """What the heads said at the same places of another text, which starts anew where it is shorter."""
 
-    def words(passage: Passage, call: int) -> Float[Tensor, "1 T H E"]:
-        length = passage.again.tape.reads[call].shape[1]
-        theirs = donor.again.tape.reads[call][:1]
+    def words(passage: EvalText, call: int) -> Float[Tensor, "1 T H E"]:
+        length = passage.forward.cache.wo_inputs[call].shape[1]
+        theirs = donor.forward.cache.wo_inputs[call][:1]
         return theirs[:, torch.arange(length) % theirs.shape[1]]
 
     return words

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.analysis.ablation.activation_cache import detach, replaced_forward
-from headwise.analysis.ablation.eval_text import Passage
+from headwise.analysis.ablation.activation_cache import detach_parameters, replace_forward
+from headwise.analysis.ablation.eval_text import EvalText
 from headwise.analysis.ablation.losses import CrossEntropy, rows_at_once
-from headwise.analysis.ablation.partial_forward import head_of, together
+from headwise.analysis.ablation.partial_forward import merge_calls, unembedding_of
 from headwise.axes import Float, Tensor
 from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng
 from headwise.models.hooks.shallow_clone import shallow_clone
@@ -25,12 +25,12 @@ from headwise.models.layout import split_by_call
 from headwise.models.model_info import implementation_of
 
 
-def effects(passage: Passage) -> list[Float[Tensor, " H"]]:
+def effects(passage: EvalText) -> list[Float[Tensor, " H"]]:
     """For each layer, −∂loss/∂gate of its heads."""
-    again = passage.again
-    gates = {call: torch.ones(read.shape[2], device=read.device, requires_grad=True) for call, read in again.tape.reads.items()}
-    outputs = _Gated(again.session, gates, again.is_chunked).run()
-    if again.is_chunked and isinstance(passage.loss, CrossEntropy):
+    forward = passage.forward
+    gates = {call: torch.ones(read.shape[2], device=read.device, requires_grad=True) for call, read in forward.cache.wo_inputs.items()}
+    outputs = _Gated(forward.session, gates, forward.is_chunked).run()
+    if forward.is_chunked and isinstance(passage.loss, CrossEntropy):
         _backward(outputs["logits"], passage.loss)
     else:
         passage.loss(outputs, 1).sum().backward()
@@ -45,10 +45,10 @@ def _backward(final: Float[Tensor, "B T x"], loss: CrossEntropy) -> None:
     """Back to the gates, with the logits of some tokens at a time."""
     rows = final.detach().flatten(0, 1)
     slope = torch.zeros_like(rows)
-    step = rows_at_once(loss.again)
+    step = rows_at_once(loss.forward)
     for places, labels in zip(loss.places.split(step), loss.labels.split(step), strict=True):
         some = rows[places].requires_grad_()
-        nn.functional.cross_entropy(loss.again.logits(some).float(), labels, reduction="sum").backward()
+        nn.functional.cross_entropy(loss.forward.logits(some).float(), labels, reduction="sum").backward()
         slope[places] = some.grad / loss.tokens
     final.backward(slope.view_as(final))
 
@@ -60,10 +60,10 @@ class _Gated:
         self.session, self.gates = session, gates
         self.twin: Any = shallow_clone(session.hf, implementation_of(session.hf))
         self.uses: Counter[str] = Counter()
-        detach(self.twin)
-        head = head_of(self.twin)
+        detach_parameters(self.twin)
+        head = unembedding_of(self.twin)
         if short_head and head is not None:
-            replaced_forward(head, lambda x: x)
+            replace_forward(head, lambda x: x)
         for name in {output.module for output in session.layout.by_output.values()}:
             self.twin.get_submodule(name).register_forward_pre_hook(partial(self._gate, name), with_kwargs=True)
 
@@ -81,7 +81,7 @@ class _Gated:
         read = args[0] if args else kwargs["input"]
         shapes = [self._shape(call, read, len(output.calls)) for call in output.calls]
         parts = [part * self.gates[call][:, None].to(part) for call, part in zip(output.calls, split_by_call(read, output, shapes), strict=True)]
-        rows = together(parts, output, read)
+        rows = merge_calls(parts, output, read)
         return ((rows, *args[1:]), kwargs) if args else ((), {**kwargs, "input": rows})
 
     def _shape(self, call: int, read: Tensor, calls: int) -> tuple[int, int, int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.analysis.ablation.partial_forward import Again
+from headwise.analysis.ablation.partial_forward import PartialForward
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.errors import ArgumentError
 
@@ -24,8 +24,8 @@ MASKED, NO_LABEL = 0.15, -100
 class CrossEntropy:
     """Of labels at some places of the logits."""
 
-    def __init__(self, again: Again, labels: Int[Tensor, "B T"]) -> None:
-        self.again = again
+    def __init__(self, forward: PartialForward, labels: Int[Tensor, "B T"]) -> None:
+        self.forward = forward
         self.places = (labels.flatten() != NO_LABEL).nonzero()[:, 0]
         self.labels = labels.flatten()[self.places]
         self.tokens = len(self.places)
@@ -37,26 +37,26 @@ class CrossEntropy:
 
     def each(self, final: Float[Tensor, "R x"]) -> Float[Tensor, " n"]:
         """Of each label, from all rows of one copy."""
-        step = rows_at_once(self.again)
+        step = rows_at_once(self.forward)
         parts = zip(self.places.split(step), self.labels.split(step), strict=True)
-        return torch.cat([nn.functional.cross_entropy(self.again.logits(final[rows]).float(), labels, reduction="none") for rows, labels in parts])
+        return torch.cat([nn.functional.cross_entropy(self.forward.logits(final[rows]).float(), labels, reduction="none") for rows, labels in parts])
 
 
 class Divergence:
     """Of the changed distribution over tokens from the model's own."""
 
-    def __init__(self, again: Again, real: Bool[Tensor, "B T"]) -> None:
-        self.again, self.own = again, again.tape.outputs["logits"].flatten(0, 1)
+    def __init__(self, forward: PartialForward, real: Bool[Tensor, "B T"]) -> None:
+        self.forward, self.own = forward, forward.cache.outputs["logits"].flatten(0, 1)
         self.places = real.flatten().nonzero()[:, 0]
         self.tokens = len(self.places)
 
     def __call__(self, outputs: Mapping[str, Tensor], times: int) -> Float[Tensor, " N"]:
         final = outputs["logits"].flatten(0, 1).unflatten(0, (times, -1))
         found = final.new_zeros(times, dtype=torch.float32)
-        for rows in self.places.split(rows_at_once(self.again)):
-            own = self.again.logits(self.own[rows]).float().log_softmax(-1)
+        for rows in self.places.split(rows_at_once(self.forward)):
+            own = self.forward.logits(self.own[rows]).float().log_softmax(-1)
             for copy in range(times):
-                changed = self.again.logits(final[copy, rows]).float().log_softmax(-1)
+                changed = self.forward.logits(final[copy, rows]).float().log_softmax(-1)
                 found[copy] += (own.exp() * (own - changed)).sum()
         return found / max(self.tokens, 1)
 
@@ -64,8 +64,8 @@ class Divergence:
 class Cosine:
     """How far the last hidden state turns."""
 
-    def __init__(self, again: Again, name: str, real: Bool[Tensor, "B T"]) -> None:
-        self.name, self.own, self.real = name, again.tape.outputs[name], real.flatten()
+    def __init__(self, forward: PartialForward, name: str, real: Bool[Tensor, "B T"]) -> None:
+        self.name, self.own, self.real = name, forward.cache.outputs[name], real.flatten()
         self.tokens = int(real.sum())
 
     def __call__(self, outputs: Mapping[str, Tensor], times: int) -> Float[Tensor, " N"]:
@@ -77,36 +77,36 @@ class Cosine:
 Loss = CrossEntropy | Divergence | Cosine
 
 
-def rows_at_once(again: Again) -> int:
+def rows_at_once(forward: PartialForward) -> int:
     """Rows of logits that are held at once."""
-    width = again.head.out_features if again.is_chunked and again.head is not None else 1
+    width = forward.head.out_features if forward.is_chunked and forward.head is not None else 1
     return max(1, CELLS // width)
 
 
-def loss_of(name: str, again: Again, labels: Int[Tensor, "B T"] | None = None) -> Loss:
+def loss_of(name: str, forward: PartialForward, labels: Int[Tensor, "B T"] | None = None) -> Loss:
     """The loss of this name on a pass.
 
     Raises:
         ArgumentError: the model's output has not what it needs.
     """
-    outputs = again.tape.outputs
+    outputs = forward.cache.outputs
     if name == "cosine":
         found = next((key for key in ("last_hidden_state", "logits") if key in outputs), None)
         found = found or next((key for key, x in outputs.items() if x.dim() == 3 and x.is_floating_point()), None)
         if found is None:
             raise ArgumentError(f"loss 'cosine' must have a vector for each token, got {', '.join(outputs) or 'no tensors'} from the model. Choose another.")
-        return Cosine(again, found, real_tokens(again, outputs[found]))
+        return Cosine(forward, found, real_tokens(forward, outputs[found]))
     if "logits" not in outputs or outputs["logits"].dim() != 3:
         raise ArgumentError(f"loss {name!r} must have logits for each token, got {', '.join(outputs) or 'nothing'} from the model. Choose 'cosine'.")
-    real = real_tokens(again, outputs["logits"])
+    real = real_tokens(forward, outputs["logits"])
     if name == "kl":
-        return Divergence(again, real)
-    return CrossEntropy(again, next_tokens(again, real) if labels is None else labels)
+        return Divergence(forward, real)
+    return CrossEntropy(forward, next_tokens(forward, real) if labels is None else labels)
 
 
-def next_tokens(again: Again, real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+def next_tokens(forward: PartialForward, real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
     """The token behind each one; no label where that is padding, or none."""
-    ids = text_ids(again.session.inputs)
+    ids = text_ids(forward.session.inputs)
     labels = torch.full_like(ids, NO_LABEL)
     labels[:, :-1] = ids[:, 1:].masked_fill(~real[:, 1:], NO_LABEL)
     return labels
@@ -124,10 +124,10 @@ def text_ids(given: Mapping[str, Any]) -> Int[Tensor, "B T"]:
     return found
 
 
-def real_tokens(again: Again, final: Float[Tensor, "B T x"]) -> Bool[Tensor, "B T"]:
+def real_tokens(forward: PartialForward, final: Float[Tensor, "B T x"]) -> Bool[Tensor, "B T"]:
     """Which tokens of the output are not padding."""
     for name in ("decoder_attention_mask", "attention_mask"):
-        mask = again.session.inputs.get(name)
+        mask = forward.session.inputs.get(name)
         if isinstance(mask, Tensor) and mask.shape == final.shape[:2]:
             return mask.bool()
     return torch.ones(final.shape[:2], dtype=torch.bool, device=final.device)

@@ -14,7 +14,16 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from headwise.analysis.ablation.activation_cache import Step, Tape, blocks_of, detach, first_tensor, replaced_forward, several, unread
+from headwise.analysis.ablation.activation_cache import (
+    ActivationCache,
+    BlockRecord,
+    blocks_of,
+    detach_parameters,
+    first_tensor,
+    placeholders,
+    repeat_batch,
+    replace_forward,
+)
 from headwise.attention.attend import compute
 from headwise.axes import Bool, Float, Output, Tensor
 from headwise.errors import HeadwiseError, ModelError
@@ -28,10 +37,10 @@ from headwise.models.layout import OutputProjection as Projection
 from headwise.models.layout import split_by_call
 
 SLACK = 1e-4  # of the largest output: what answering blocks may differ by from running them, in float32; more for narrower numbers
-Words = Callable[[int, Float[Tensor, "R T H E"]], Float[Tensor, "R T H E"]]
+ZChange = Callable[[int, Float[Tensor, "R T H E"]], Float[Tensor, "R T H E"]]
 
 
-class Again:
+class PartialForward:
     """One input of a model, run once and then again with changes.
 
     Args:
@@ -55,27 +64,27 @@ class Again:
         self.session = session
         self.twin: Any = shallow_clone(session.hf, IMPLEMENTATION)
         instrument_mha(self.twin)
-        detach(self.twin)
+        detach_parameters(self.twin)
         self.names = {id(module): name for name, module in self.twin.named_modules()}
         self.unmasked_is_causal = unmasked_is_causal(session.hf)
         self.model_kwargs = frozenset(session.inputs)
         self.split_mask = MaskSplitter()
-        self.head = head_of(self.twin)
-        self.tape = Tape()
+        self.head = unembedding_of(self.twin)
+        self.cache = ActivationCache()
         self._recording, self._times, self._start = True, 1, (0, 0)
-        self._change: Words = _unchanged
+        self._change: ZChange = _unchanged
         self.is_chunked = False
         self._reset()
         self._dress()
         self.batch = _batch_of(session.inputs)
-        self.tape.outputs = self._run()
+        self.cache.outputs = self._run()
         self._recording = False
-        if len(self.tape.words) != sum(site.heads is None for site in session.layout.sites):
+        if len(self.cache.z) != sum(site.heads is None for site in session.layout.sites):
             raise LayoutChanged
         self._ways = ways
         self._take_logits_apart()
 
-    def outputs(self, calls: Sequence[int], change: Words, times: int) -> Mapping[str, Tensor]:
+    def outputs(self, calls: Sequence[int], change: ZChange, times: int) -> Mapping[str, Tensor]:
         """What the model returns when W_O reads something else of these attention calls.
 
         Args:
@@ -86,8 +95,8 @@ class Again:
         self._prepare(calls, change, times, self.reuses)
         return self._run()
 
-    def _prepare(self, calls: Sequence[int], change: Words, times: int, reuses: bool) -> None:
-        step, answered = min(self.tape.starts[call] for call in calls)
+    def _prepare(self, calls: Sequence[int], change: ZChange, times: int, reuses: bool) -> None:
+        step, answered = min(self.cache.resume_points[call] for call in calls)
         self._start, self._times, wanted = (step if reuses else 0, answered), times, set(calls)
         self._change = lambda call, read: change(call, read) if call in wanted else read
 
@@ -115,16 +124,16 @@ class Again:
             if index >= len(sites) or sites[index].module != self.names[id(module)]:
                 raise LayoutChanged
             b, h, t, _ = asked.query.shape
-            self.tape.shapes.append((b, h, asked.key.shape[1], t, asked.key.shape[2]))
-            self.tape.words.append(compute(asked.query, asked.key, asked.value, asked.call).output)
-            return self.tape.words[-1]
+            self.cache.shapes.append((b, h, asked.key.shape[1], t, asked.key.shape[2]))
+            self.cache.z.append(compute(asked.query, asked.key, asked.value, asked.call).output)
+            return self.cache.z[-1]
         if index < self._start[1]:
-            return several(self.tape.words[index], self.batch, self._times)
+            return repeat_batch(self.cache.z[index], self.batch, self._times)
         return compute(asked.query, asked.key, asked.value, asked.call).output
 
     def _run(self) -> Mapping[str, Tensor]:
         self._reset()
-        given = self.session.inputs if self._times == 1 else several(dict(self.session.inputs), self.batch, self._times)
+        given = self.session.inputs if self._times == 1 else repeat_batch(dict(self.session.inputs), self.batch, self._times)
         with restored_rng(self.session.rng_state), recording(self), torch.inference_mode(False), torch.no_grad():  # pyright: ignore[reportArgumentType]
             return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given)))
 
@@ -135,21 +144,21 @@ class Again:
         """Every block, every W_O and the map to the vocabulary of the twin go through us."""
         for name in blocks_of(self.twin, self.session.layout):
             block = self.twin.get_submodule(name)
-            replaced_forward(block, partial(self._block, name, block.forward))
+            replace_forward(block, partial(self._block, name, block.forward))
         for name in {output.module for output in self.session.layout.by_output.values()}:
             self.twin.get_submodule(name).register_forward_pre_hook(partial(self._projection, name), with_kwargs=True)
         if self.head is not None:
             self._head_forward = self.head.forward
-            replaced_forward(self.head, self._to_vocabulary)
+            replace_forward(self.head, self._to_vocabulary)
 
     def _block(self, name: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         index, self._steps = self._steps, self._steps + 1
         if not self._recording and index < self._start[0]:
-            step = self.tape.steps[index]
+            step = self.cache.blocks[index]
             self._calls += step.calls
             self._uses.update(step.uses)
             read_on = index == self._start[0] - 1  # what the others gave goes into blocks that are answered too
-            return several(step.result, self.batch, self._times) if read_on else unread(step.result, self.batch, self._times)
+            return repeat_batch(step.output, self.batch, self._times) if read_on else placeholders(step.output, self.batch, self._times)
         if not self._recording:
             return forward(*args, **kwargs)
         given = first_tensor(args, kwargs)
@@ -157,7 +166,7 @@ class Again:
         kept = None if given is None else given.clone()  # the block may write into it
         result = forward(*args, **kwargs)
         copied = tree_map_only(torch.Tensor, torch.clone, result)
-        self.tape.steps.append(Step(name, kept, copied, self._calls - before, self._uses - uses))
+        self.cache.blocks.append(BlockRecord(name, kept, copied, self._calls - before, self._uses - uses))
         return result
 
     def _projection(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -169,27 +178,27 @@ class Again:
         read = args[0] if args else kwargs["input"]
         if self._recording:
             for call, part in zip(output.calls, split_by_call(read, output, self._shapes(output, read)), strict=True):
-                self.tape.reads[call] = part.clone()
-                self.tape.starts[call] = (max(self._steps - 1, 0), self._calls)
+                self.cache.wo_inputs[call] = part.clone()
+                self.cache.resume_points[call] = (max(self._steps - 1, 0), self._calls)
             return None
         parts = split_by_call(read, output, self._shapes(output, read))
         changed = [self._change(call, part) for call, part in zip(output.calls, parts, strict=True)]
         if all(new is old for new, old in zip(changed, parts, strict=True)):
             return None
-        rows = together(changed, output, read)
+        rows = merge_calls(changed, output, read)
         return ((rows, *args[1:]), kwargs) if args else ((), {**kwargs, "input": rows})
 
     def _shapes(self, output: Projection, read: Tensor) -> list[tuple[int, int, int, int]]:
         """[B, T, H, E] of each call that this W_O reads, in this pass."""
         if not self._recording:
-            return [(self._times * b, t, h, e) for b, t, h, e in (tuple(self.tape.reads[call].shape) for call in output.calls)]
+            return [(self._times * b, t, h, e) for b, t, h, e in (tuple(self.cache.wo_inputs[call].shape) for call in output.calls)]
         return [self._recorded_shape(call, read, len(output.calls)) for call in output.calls]
 
     def _recorded_shape(self, call: int, read: Tensor, calls: int) -> tuple[int, int, int, int]:
         site = self.session.layout.sites[call]
         if site.heads is None:
             ours = sum(other.heads is None for other in self.session.layout.sites[:call])
-            b, h, t, e = self.tape.words[ours].shape
+            b, h, t, e = self.cache.z[ours].shape
             return b, t, h, e
         tokens = read.numel() // read.shape[-1] // calls  # the model computes this attention itself; its calls are alike
         return self.batch, tokens // self.batch, site.heads, read.shape[-1] // site.heads
@@ -197,26 +206,26 @@ class Again:
     def _to_vocabulary(self, x: Tensor) -> Tensor:
         if self._recording:
             given = self._head_forward(x)
-            self.tape.head_in, self.tape.head_out = x, given
+            self.cache.unembed_input, self.cache.unembed_output = x, given
             return given
         return x if self.is_chunked else self._head_forward(x)
 
     def _take_logits_apart(self) -> None:
         """See `is_chunked`. The logits themselves, which are large, are then dropped."""
-        read, out, whole = self.tape.head_in, self.tape.head_out, self.tape.outputs
+        read, out, whole = self.cache.unembed_input, self.cache.unembed_output, self.cache.outputs
         logits = whole.get("logits")
-        self.tape.head_out = None
-        if not self.tape.starts or logits is None or read is None or out is None or logits.shape != out.shape or not torch.equal(logits, out):
+        self.cache.unembed_output = None
+        if not self.cache.resume_points or logits is None or read is None or out is None or logits.shape != out.shape or not torch.equal(logits, out):
             return
-        self.is_chunked, self.tape.outputs = True, {**whole, "logits": read}
-        last = max(self.tape.starts)
+        self.is_chunked, self.cache.outputs = True, {**whole, "logits": read}
+        last = max(self.cache.resume_points)
         if not self._same(last, 1, reuses=True) and not self._same(last, 1, reuses=False):
-            self.is_chunked, self.tape.outputs = False, whole  # the model does something with logits that happens to change none
+            self.is_chunked, self.cache.outputs = False, whole  # the model does something with logits that happens to change none
 
     def _tried(self) -> tuple[bool, bool]:
         """Whether blocks can be answered, and whether copies can go into one batch: seen on the pass without any change."""
         if self._ways is None:
-            calls = sorted(self.tape.starts)
+            calls = sorted(self.cache.resume_points)
             reuses = bool(calls) and all(self._same(call, 1, reuses=True) for call in {calls[len(calls) // 2], calls[-1]})
             self._ways = reuses, bool(calls) and self._same(calls[-1], 2, reuses=reuses)
         return self._ways
@@ -227,10 +236,10 @@ class Again:
             found = self._run()
         except (HeadwiseError, RuntimeError, IndexError):
             return False  # the model passes something from block to block by another way
-        return all(_close(found[name], x, times) for name, x in self.tape.outputs.items() if name in found and x.is_floating_point())
+        return all(_close(found[name], x, times) for name, x in self.cache.outputs.items() if name in found and x.is_floating_point())
 
 
-def together(parts: Sequence[Tensor], output: Projection, like: Tensor) -> Tensor:
+def merge_calls(parts: Sequence[Tensor], output: Projection, like: Tensor) -> Tensor:
     """What W_O is to read, from what it is to read of each call: `apart` the other way round."""
     rows = torch.cat([part.reshape(-1, like.shape[-1]) for part in parts])
     if output.sequence_first:
@@ -238,7 +247,7 @@ def together(parts: Sequence[Tensor], output: Projection, like: Tensor) -> Tenso
     return rows.reshape(like.shape)
 
 
-def instead(chosen: Bool[Tensor, "N H"], words: Float[Tensor, "#B #T H E"], read: Float[Tensor, "R T H E"]) -> Float[Tensor, "R T H E"]:
+def replace_z(chosen: Bool[Tensor, "N H"], words: Float[Tensor, "#B #T H E"], read: Float[Tensor, "R T H E"]) -> Float[Tensor, "R T H E"]:
     """What W_O reads when in copy n the chosen heads say these words instead."""
     copies = read.unflatten(0, (chosen.shape[0], -1))
     return torch.where(chosen.to(read.device)[:, None, None, :, None], words.to(read), copies).flatten(0, 1)
@@ -248,7 +257,7 @@ def _unchanged(call: int, read: Tensor) -> Tensor:
     return read
 
 
-def head_of(model: nn.Module) -> nn.Linear | None:
+def unembedding_of(model: nn.Module) -> nn.Linear | None:
     """The map to the vocabulary."""
     try:
         found = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None  # pyright: ignore[reportCallIssue]

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Passage
-from headwise.analysis.ablation.partial_forward import Again, instead
+from headwise.analysis.ablation.eval_text import EvalText
+from headwise.analysis.ablation.partial_forward import PartialForward, replace_z
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError
 from headwise.models.runs.places import Place
@@ -26,25 +26,25 @@ Metric = Callable[[Mapping[str, Tensor]], Tensor]  # from the model's outputs to
 class Pair:
     """Two passages, and what is measured."""
 
-    clean: Passage
-    corrupt: Passage
+    clean: EvalText
+    corrupt: EvalText
     metric: Metric
     goal: float
     start: float
 
 
 @torch.no_grad()
-def pair(clean: Passage, corrupt: Passage, metric: Metric | None) -> Pair:
+def pair(clean: EvalText, corrupt: EvalText, metric: Metric | None) -> Pair:
     """What is measured on both, before anything is patched.
 
     Raises:
         ArgumentError: prompts of different length, or that do not differ in what is measured.
     """
-    lengths = [passage.again.tape.reads[passage.places[0].index].shape[1] for passage in (clean, corrupt)]
+    lengths = [passage.forward.cache.wo_inputs[passage.places[0].index].shape[1] for passage in (clean, corrupt)]
     if lengths[0] != lengths[1]:
         raise ArgumentError(f"clean and corrupt must have as many tokens, got {lengths[0]} and {lengths[1]}. Change words for others of the same length.")
-    chosen = metric or _difference(clean.again, corrupt.again)
-    goal, start = (float(_measured(chosen, passage.again, passage.again.tape.outputs, 1)[0]) for passage in (clean, corrupt))
+    chosen = metric or _difference(clean.forward, corrupt.forward)
+    goal, start = (float(_measured(chosen, passage.forward, passage.forward.cache.outputs, 1)[0]) for passage in (clean, corrupt))
     if goal == start:
         raise ArgumentError(f"clean and corrupt must differ in the metric, got {goal:.4g} for both. Choose other prompts or another metric.")
     return Pair(clean, corrupt, chosen, goal, start)
@@ -53,35 +53,35 @@ def pair(clean: Passage, corrupt: Passage, metric: Metric | None) -> Pair:
 @torch.no_grad()
 def recovered(pair: Pair, place: Place) -> Float[Tensor, " H"]:
     """How much of the way each head of a layer brings the metric back."""
-    again, words = pair.corrupt.again, pair.clean.again.tape.reads[place.index]
+    forward, words = pair.corrupt.forward, pair.clean.forward.cache.wo_inputs[place.index]
     found = []
     for chosen in torch.eye(place.heads, dtype=torch.bool).split(pair.corrupt.at_once):
-        outputs = again.outputs([place.index], lambda call, read, chosen=chosen: instead(chosen, words, read), len(chosen))
-        found.append(_measured(pair.metric, again, outputs, len(chosen)))
+        outputs = forward.outputs([place.index], lambda call, read, chosen=chosen: replace_z(chosen, words, read), len(chosen))
+        found.append(_measured(pair.metric, forward, outputs, len(chosen)))
     return (torch.cat(found).double().cpu() - pair.start) / (pair.goal - pair.start)
 
 
-def _measured(metric: Metric, again: Again, outputs: Mapping[str, Tensor], times: int) -> Float[Tensor, " N"]:
+def _measured(metric: Metric, forward: PartialForward, outputs: Mapping[str, Tensor], times: int) -> Float[Tensor, " N"]:
     """The metric on the model's outputs, logits whole."""
     whole = dict(outputs)
-    if again.is_chunked:
-        whole["logits"] = again.logits(outputs["logits"].flatten(0, 1)).unflatten(0, outputs["logits"].shape[:2])
+    if forward.is_chunked:
+        whole["logits"] = forward.logits(outputs["logits"].flatten(0, 1)).unflatten(0, outputs["logits"].shape[:2])
     found: Any = metric(whole)
-    if not isinstance(found, Tensor) or found.numel() != times * again.batch:
+    if not isinstance(found, Tensor) or found.numel() != times * forward.batch:
         got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise ArgumentError(f"metric must give a number for each of {times * again.batch} batch rows, got {got}. Return a tensor with one axis.")
+        raise ArgumentError(f"metric must give a number for each of {times * forward.batch} batch rows, got {got}. Return a tensor with one axis.")
     return found.detach().reshape(times, -1).mean(1)
 
 
-def _difference(clean: Again, corrupt: Again) -> Metric:
+def _difference(clean: PartialForward, corrupt: PartialForward) -> Metric:
     """The logit of clean's answer less that of corrupt's, at the last token.
 
     Raises:
         ArgumentError: both lead to the same token, or the model foretells none.
     """
-    if "logits" not in clean.tape.outputs or clean.tape.outputs["logits"].dim() != 3:
+    if "logits" not in clean.cache.outputs or clean.cache.outputs["logits"].dim() != 3:
         raise ArgumentError("metric must be given for a model without logits for each token, got None. Pass a function of its outputs.")
-    answers = [int(again.logits(again.tape.outputs["logits"][0, -1:]).argmax()) for again in (clean, corrupt)]
+    answers = [int(forward.logits(forward.cache.outputs["logits"][0, -1:]).argmax()) for forward in (clean, corrupt)]
     if answers[0] == answers[1]:
         raise ArgumentError(f"clean and corrupt must lead to different tokens, got {answers[0]} for both. Choose other prompts, or pass metric=.")
     return lambda outputs: outputs["logits"][:, -1, answers[0]] - outputs["logits"][:, -1, answers[1]]

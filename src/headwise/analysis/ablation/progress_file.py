@@ -21,7 +21,7 @@ from headwise.errors import ArgumentError
 SAMPLE = 4096  # numbers of a weight that its print is made of, besides its sum
 
 
-class Ledger:
+class ProgressFile:
     """The units that are done.
 
     Args:

@@ -10,7 +10,7 @@ import torch
 from headwise.analysis.ablation.eval_text import blank, check_texts, loss_name
 from headwise.analysis.ablation.exact_ablation import ABLATIONS
 from headwise.analysis.ablation.patching import Metric
-from headwise.analysis.ablation.progress_file import Ledger, about
+from headwise.analysis.ablation.progress_file import ProgressFile, about
 from headwise.analysis.ablation.work_units import Plan, Result, Unit, Worker
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Float, Tensor
@@ -83,7 +83,7 @@ def rank(
     plan = Plan(method, _ablation(ablation, found), _loss(model, loss, method), metric, part, seed)
     worker = Worker(model, found, plan)
     places, units = worker.places(), worker.units()
-    ledger = None if state is None else Ledger(Path(state), about(model.hf, found, plan))
+    ledger = None if state is None else ProgressFile(Path(state), about(model.hf, found, plan))
     done = {} if ledger is None else {unit: result for unit, result in ledger.done.items() if unit in set(units)}
     numbers = count(len(done) + 1)
     tell(len(done), len(units))

@@ -76,7 +76,7 @@ def _hand(ray: Any) -> Any:
     """A worker in a process of its own."""
 
     @ray.remote(num_cpus=1)
-    class Hand:
+    class RayWorker:
         def __init__(self, model: Any, work: Any) -> None:
             import torch
 
@@ -88,4 +88,4 @@ def _hand(ray: Any) -> Any:
         def work(self, unit: Unit) -> Result:
             return self.worker.work(unit)
 
-    return Hand
+    return RayWorker

@@ -19,10 +19,10 @@ import torch
 from torch import einsum
 
 from headwise.analysis.ablation.direct_effect import Readout, readout
-from headwise.analysis.ablation.eval_text import Opener, Passage, check_texts, loss_name
-from headwise.analysis.ablation.exact_ablation import loss_without, zeros
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator, check_texts, loss_name
+from headwise.analysis.ablation.exact_ablation import joint_ablation_losses, zero_ablation
 from headwise.analysis.ablation.losses import NO_LABEL, next_tokens, real_tokens
-from headwise.analysis.ablation.partial_forward import instead
+from headwise.analysis.ablation.partial_forward import replace_z
 from headwise.analysis.ablation.rank import rank
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Bool, Float, Int, Tensor
@@ -40,7 +40,7 @@ DRAWS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Repair:
+class SelfRepair:
     """What silencing each head of one text does: sums over tokens of centred logits.
 
     Attributes:
@@ -93,7 +93,7 @@ def resilience(
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
         raise ArgumentError(f"draws must be a whole number from 1, got {draws!r}. Pass 5, say.")
     found = check_texts(texts)
-    opener = Opener(model, loss_name(model, loss), part, seed)
+    opener = Evaluator(model, loss_name(model, loss), part, seed)
     order = _order(rank(model, found, by, loss=None if by == "write" else opener.loss, part=part, seed=seed)["importance"].values)
     plans = _plans(order, shares, draws, seed)
     curves, repairs, tokens, refusal = [], [], [], ""
@@ -101,9 +101,9 @@ def resilience(
         passage = opener.open(text)
         opener.learn(passage)
         tokens.append(float(passage.loss.tokens))
-        curves.append(loss_without(passage, plans.flatten(0, 1), zeros).unflatten(0, plans.shape[:2]))
+        curves.append(joint_ablation_losses(passage, plans.flatten(0, 1), zero_ablation).unflatten(0, plans.shape[:2]))
         try:
-            repairs += [] if refusal else [repaired(passage)]
+            repairs += [] if refusal else [self_repair(passage)]
         except WritesRefused as error:
             refusal = str(error)
         tell(number + 1, len(found))
@@ -113,7 +113,7 @@ def resilience(
     return dataset.assign_attrs(told)
 
 
-def repaired(passage: Passage, chosen: Bool[Tensor, "L H"] | None = None) -> Repair:
+def self_repair(passage: EvalText, chosen: Bool[Tensor, "L H"] | None = None) -> SelfRepair:
     """Silence every head of a text, one at a time, and look at what the others do.
 
     Args:
@@ -122,15 +122,15 @@ def repaired(passage: Passage, chosen: Bool[Tensor, "L H"] | None = None) -> Rep
     Raises:
         WritesRefused: heads do not write to logits directly.
     """
-    again, read = passage.again, readout(passage.again)
-    labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
+    forward, read = passage.forward, readout(passage.forward)
+    labels = next_tokens(forward, real_tokens(forward, forward.cache.outputs["logits"]))
     asked = labels != NO_LABEL
     read, labels = _centred(read), labels.clamp(min=0)
     rows = [_directions(passage, read, index, labels) * asked[..., None, None] for index in range(len(passage.places))]
-    own = [einsum("bthe,bthe->h", again.tape.reads[place.index].float(), row) for place, row in zip(passage.places, rows, strict=True)]
+    own = [einsum("bthe,bthe->h", forward.cache.wo_inputs[place.index].float(), row) for place, row in zip(passage.places, rows, strict=True)]
     start = np.cumsum([0, *(place.heads for place in passage.places)])
     total, makes_up = [], torch.zeros(int(start[-1]), int(start[-1]))
-    final = _logit(again.tape.outputs["logits"], read, labels, asked, 1)
+    final = _logit(forward.cache.outputs["logits"], read, labels, asked, 1)
     for layer, place in enumerate(passage.places):
         fallen = torch.full((place.heads,), torch.nan, device=own[layer].device)
         wanted = torch.arange(place.heads) if chosen is None else chosen[layer, : place.heads].nonzero()[:, 0]
@@ -140,7 +140,7 @@ def repaired(passage: Passage, chosen: Bool[Tensor, "L H"] | None = None) -> Rep
             for later, sums in heard.items():
                 makes_up[start[layer] + some, start[later] : start[later + 1]] = sums - own[later]
         total.append(fallen)
-    return Repair(_padded(own), _padded(total), makes_up, int(asked.sum()))
+    return SelfRepair(_padded(own), _padded(total), makes_up, int(asked.sum()))
 
 
 def _centred(read: Readout) -> Readout:
@@ -149,15 +149,15 @@ def _centred(read: Readout) -> Readout:
     return replace(read, unembedding=read.unembedding - read.unembedding.mean(0), bias=bias)
 
 
-def _directions(passage: Passage, read: Readout, index: int, chosen: Int[Tensor, "B T"]) -> Float[Tensor, "B T H E"]:
+def _directions(passage: EvalText, read: Readout, index: int, chosen: Int[Tensor, "B T"]) -> Float[Tensor, "B T H E"]:
     """What a head's words are multiplied with to give its direct effect on the chosen token's logit."""
-    place, session = passage.places[index], passage.again.session
+    place, session = passage.places[index], passage.forward.session
     blocks = w_o_by_head(session.module(session.layout.sites[place.index].output.module), place.heads).float()
     return einsum("hem,btm->bthe", blocks, read.rows(chosen))
 
 
 @torch.no_grad()
-def _without(passage: Passage, layer: int, some: Int[Tensor, " n"], rows: Sequence[Tensor]) -> tuple[dict[int, Float[Tensor, "n H"]], Tensor]:
+def _without(passage: EvalText, layer: int, some: Int[Tensor, " n"], rows: Sequence[Tensor]) -> tuple[dict[int, Float[Tensor, "n H"]], Tensor]:
     """What later heads add directly when each of these heads is silenced, and what the last map reads then."""
     places = {place.index: number for number, place in enumerate(passage.places)}
     heard: dict[int, Tensor] = {}
@@ -166,12 +166,12 @@ def _without(passage: Passage, layer: int, some: Int[Tensor, " n"], rows: Sequen
 
     def change(call: int, read: Tensor) -> Tensor:
         if places[call] == layer:
-            return instead(silenced, zeros(passage, call), read)
+            return replace_z(silenced, zero_ablation(passage, call), read)
         copies = read.unflatten(0, (len(some), -1)).float()
         heard[places[call]] = einsum("nbthe,bthe->nh", copies, rows[places[call]])
         return read
 
-    outputs = passage.again.outputs([place.index for place in passage.places[layer:]], change, len(some))
+    outputs = passage.forward.outputs([place.index for place in passage.places[layer:]], change, len(some))
     return heard, outputs["logits"]
 
 
@@ -218,7 +218,7 @@ def _curve(losses: Float[Tensor, "n K S"], tokens: Float[Tensor, " n"], shares: 
     return xarray.Dataset(variables, {"order": list(ORDERS), "share": list(shares)}, {"draws": draws})
 
 
-def _repair(passage: Passage, repairs: Sequence[Repair], seed: int) -> "xarray.Dataset":
+def _repair(passage: EvalText, repairs: Sequence[SelfRepair], seed: int) -> "xarray.Dataset":
     import xarray
 
     tokens = torch.tensor([float(repair.tokens) for repair in repairs])

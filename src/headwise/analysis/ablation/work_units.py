@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwise.analysis.ablation import gradient, patching
-from headwise.analysis.ablation.eval_text import Opener, Passage
-from headwise.analysis.ablation.exact_ablation import Instead, Means, losses_without, of_another, zeros
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator
+from headwise.analysis.ablation.exact_ablation import MeanAblation, Replacement, ablated_losses, resample_ablation, zero_ablation
 from headwise.models.runs.places import Place
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Worker:
 
     def __init__(self, model: "Model", texts: Sequence[Any], plan: Plan) -> None:
         self.model, self.texts, self.plan = model, texts, plan
-        self.opener = Opener(model, plan.loss, plan.part, plan.seed)
-        self.kept: dict[Any, Passage] = {}
-        self.means: Means | None = None
+        self.opener = Evaluator(model, plan.loss, plan.part, plan.seed)
+        self.kept: dict[Any, EvalText] = {}
+        self.means: MeanAblation | None = None
 
     def places(self) -> tuple[Place, ...]:
         """The layers whose heads are ranked."""
@@ -77,13 +77,13 @@ class Worker:
         if self.plan.method == "gradient":
             return self._result(passage, [list(map(float, effect)) for effect in gradient.effects(passage)])
         if self.plan.method == "write":
-            return self._result(passage, shares(passage))
+            return self._result(passage, write_shares(passage))
         self.opener.learn(passage)
         place = passage.places[layer]
         silent = self._instead(text)(passage, place.index)
-        return self._result(passage, [(losses_without(passage, place, silent) - passage.base).tolist()])
+        return self._result(passage, [(ablated_losses(passage, place, silent) - passage.base).tolist()])
 
-    def _result(self, passage: Passage, effects: list[list[float]]) -> Result:
+    def _result(self, passage: EvalText, effects: list[list[float]]) -> Result:
         return Result(effects, passage.loss.tokens, passage.base)
 
     def _patched(self, text: int, layer: int) -> Result:
@@ -92,22 +92,22 @@ class Worker:
         both = patching.pair(clean, corrupt, self.plan.metric)
         return Result([patching.recovered(both, corrupt.places[layer]).tolist()], 1, both.start)
 
-    def _instead(self, text: int) -> Instead:
+    def _instead(self, text: int) -> Replacement:
         if self.plan.ablation == "mean":
             return self._mean()
         if self.plan.ablation == "resample":
             other = (text + 1) % len(self.texts)
-            return of_another(self._open(other, self.texts[other]))
-        return zeros
+            return resample_ablation(self._open(other, self.texts[other]))
+        return zero_ablation
 
-    def _mean(self) -> Means:
+    def _mean(self) -> MeanAblation:
         if self.means is None:
-            self.means = Means()
+            self.means = MeanAblation()
             for number, text in enumerate(self.texts):
                 self.means.see(self._open(number, text))
         return self.means
 
-    def _open(self, name: Any, text: Any) -> Passage:
+    def _open(self, name: Any, text: Any) -> EvalText:
         """The passage, from the last few that were opened."""
         if name not in self.kept:
             while len(self.kept) > 1:
@@ -116,14 +116,14 @@ class Worker:
         return self.kept[name]
 
 
-def shares(passage: Passage) -> list[list[float]]:
+def write_shares(passage: EvalText) -> list[list[float]]:
     """How much of what all heads of a layer add is each one's, mean over tokens."""
     from headwise.models.runs.head_writes import write_measures
 
-    tape, session = passage.again.tape, passage.again.session
+    cache, session = passage.forward.cache, passage.forward.session
     found = []
     for place in passage.places:
         output = session.layout.sites[place.index].output
-        share = write_measures(tape.reads[place.index], session.module(output.module))["share"]
+        share = write_measures(cache.wo_inputs[place.index], session.module(output.module))["share"]
         found.append(share.nanmean((0, 2)).tolist())
     return found

@@ -9,7 +9,7 @@ from torch import nn
 
 from headwise.analysis.checkpoints.parameter_source import ADAPTER, Adapted, InMemory, NotPlain, OnDisk, Weights, adapter_config, merged
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.derived_model import derive_model
 from headwise.models.loading.demo import demo
 from headwise.models.loading.empty_model import config_of, empty_model, prefix_of
@@ -25,13 +25,13 @@ class Checkpoint:
     """One of the two.
 
     Attributes:
-        anatomy: of the model, or of its skeleton: where its heads are.
+        head_map: of the model, or of its skeleton: where its heads are.
         adapter: the folder of an adapter on top of the base, if it is one.
     """
 
     name: str
     given: Any
-    anatomy: Anatomy
+    head_map: HeadMap
     weights: Weights
     adapter: Path | None = None
 
@@ -44,7 +44,7 @@ def base_of(given: Any, inputs: Any = None) -> Checkpoint:
     """
     if isinstance(given, Model | nn.Module):
         model = given if isinstance(given, Model) else open_model(given)
-        return Checkpoint(model.name, given, Anatomy(model, inputs), InMemory(model.hf))
+        return Checkpoint(model.name, given, HeadMap(model, inputs), InMemory(model.hf))
     if not isinstance(given, str | Path):
         raise ArgumentTypeError(f"a checkpoint must be a directory, a hub id, a demo's name or a model, got {type(given).__name__}.")
     folder = _folder(given)
@@ -54,7 +54,7 @@ def base_of(given: Any, inputs: Any = None) -> Checkpoint:
         raise ArgumentError(f"base must be a whole checkpoint, got the adapter {str(given)!r}. Pass it as tuned, and its base as base.")
     weights = OnDisk(folder, prefix_of(folder))
     hf = empty_model(folder, weights.get)
-    return Checkpoint(str(given), given, Anatomy(Model(hf, None, str(given)), inputs), weights)
+    return Checkpoint(str(given), given, HeadMap(Model(hf, None, str(given)), inputs), weights)
 
 
 def tuned_of(given: Any, base: Checkpoint, inputs: Any = None) -> Checkpoint:
@@ -67,13 +67,13 @@ def tuned_of(given: Any, base: Checkpoint, inputs: Any = None) -> Checkpoint:
     if folder is not None and (folder / ADAPTER).is_file():
         adapter_config(folder)
         try:
-            return Checkpoint(str(given), given, base.anatomy, Adapted(base.weights, folder), folder)
+            return Checkpoint(str(given), given, base.head_map, Adapted(base.weights, folder), folder)
         except NotPlain:
             hf = merged(opened(base).hf, folder)
-            return Checkpoint(str(given), given, Anatomy(open_model(hf), inputs), InMemory(hf), folder)
+            return Checkpoint(str(given), given, HeadMap(open_model(hf), inputs), InMemory(hf), folder)
     at = None if isinstance(given, Model | nn.Module) or folder is None else _folder(given)
     if at is not None and _is_like(at, base):
-        return Checkpoint(str(given), given, base.anatomy, OnDisk(at, prefix_of(at)))
+        return Checkpoint(str(given), given, base.head_map, OnDisk(at, prefix_of(at)))
     found = base_of(given, inputs)
     check_alike(base, found)
     return found
@@ -81,8 +81,8 @@ def tuned_of(given: Any, base: Checkpoint, inputs: Any = None) -> Checkpoint:
 
 def _is_like(folder: Path, base: Checkpoint) -> bool:
     """Whether a folder's heads are where the base's are, so that they need not be found again: the same configuration, and no norms whose sizes count."""
-    mine, its = (_settings(config) for config in (getattr(base.anatomy.hf, "config", None), config_of(folder)))
-    sides = [side for found in base.anatomy.projections.values() for side in (found.query, found.key)]
+    mine, its = (_settings(config) for config in (getattr(base.head_map.hf, "config", None), config_of(folder)))
+    sides = [side for found in base.head_map.projections.values() for side in (found.query, found.key)]
     return mine == its and all(side.linear for side in sides)
 
 
@@ -100,7 +100,7 @@ def opened(found: Checkpoint, base: Checkpoint | None = None) -> Model:
     if found.adapter is None:
         return open_model(found.given)
     if isinstance(found.weights, InMemory):
-        return open_model(found.anatomy.hf)
+        return open_model(found.head_map.hf)
     model = opened(base) if base is not None else None
     if model is None:
         raise ModelError(f"an adapter must have its base to run, got {found.name!r} alone.")
@@ -117,10 +117,10 @@ def check_alike(base: Checkpoint, tuned: Checkpoint) -> None:
         ModelError: they have not.
     """
     for name in NAMES:
-        one, two = (_stated(found.anatomy.hf, name) for found in (base, tuned))
+        one, two = (_stated(found.head_map.hf, name) for found in (base, tuned))
         if one != two:
             raise ModelError(f"checkpoints must be of one architecture to be compared, got {name} {one} in {base.name!r} and {two} in {tuned.name!r}.")
-    one, two = ([(place.part, place.layer, place.heads, place.key_heads) for place in found.anatomy.places] for found in (base, tuned))
+    one, two = ([(place.part, place.layer, place.heads, place.key_heads) for place in found.head_map.places] for found in (base, tuned))
     if one != two:
         raise ModelError(
             f"checkpoints must have the same heads to be compared, got others in {base.name!r} ({len(one)} layers) and {tuned.name!r} ({len(two)})."

@@ -12,7 +12,7 @@ import torch
 from headwise.analysis.checkpoints.parameter_source import Weights, wide
 from headwise.axes import Float, Tensor
 from headwise.errors import ModelError
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.parameters.head_blocks import HeadBlock
 from headwise.models.parameters.qkv_locator import HeadParameters, ProjectedHeads
 from headwise.models.runs.places import Place
@@ -39,17 +39,17 @@ class Layer:
     refusal: str | None
 
 
-def layer_of(anatomy: Anatomy, place: Place, weights: Weights) -> Layer:
+def layer_of(head_map: HeadMap, place: Place, weights: Weights) -> Layer:
     """Read what one layer's heads are made of."""
-    found = anatomy.projections[place.index]
+    found = head_map.projections[place.index]
     why = next((f"{name}: {side.refusal}" for name, side in _sides(found) if side.refusal is not None), None)
-    site = anatomy.site(place)
+    site = head_map.site(place)
     output = None
     if site.output is None:
         why = f"output: {site.refusal}"
     else:
-        output = _by_head([anatomy.output(place, head) for head in range(place.heads)], anatomy, weights)
-    query, key, value = (_projected(side, anatomy, weights, bias=name != "key") for name, side in _sides(found))
+        output = _by_head([head_map.output(place, head) for head in range(place.heads)], head_map, weights)
+    query, key, value = (_projected(side, head_map, weights, bias=name != "key") for name, side in _sides(found))
     sizes = _sizes(found.query, found.key, place.heads)
     normalised = not (found.query.linear and found.key.linear)
     return Layer(query, key, value, output, sizes, normalised, why)
@@ -75,29 +75,29 @@ def _sides(found: object) -> tuple[tuple[str, ProjectedHeads], ...]:
     return tuple((name, getattr(found, name)) for name in ("query", "key", "value"))
 
 
-def _projected(side: ProjectedHeads, anatomy: Anatomy, weights: Weights, bias: bool) -> Matrices | None:
+def _projected(side: ProjectedHeads, head_map: HeadMap, weights: Weights, bias: bool) -> Matrices | None:
     """The rows of each head. A bias of the keys is left out: it adds the same to all scores of a row."""
     if side.refusal is not None:
         return None
-    return torch.stack([_rows(own, anatomy, weights, bias) for own in side.heads])
+    return torch.stack([_rows(own, head_map, weights, bias) for own in side.heads])
 
 
-def _rows(own: HeadParameters, anatomy: Anatomy, weights: Weights, bias: bool) -> Float[Tensor, "D M"]:
+def _rows(own: HeadParameters, head_map: HeadMap, weights: Weights, bias: bool) -> Float[Tensor, "D M"]:
     if len(own.weights) != 1:
         raise ModelError(f"a head's rows must lie in one matrix to be compared, got {', '.join(x.parameter for x in own.weights)}. Merge the adapter first.")
-    rows = _read(own.weights[0], anatomy, weights)
+    rows = _read(own.weights[0], head_map, weights)
     if not bias or not own.biases:
         return rows
-    return torch.cat([rows, *(_read(block, anatomy, weights)[:, None] for block in own.biases)], 1)
+    return torch.cat([rows, *(_read(block, head_map, weights)[:, None] for block in own.biases)], 1)
 
 
-def _by_head(blocks: list[HeadBlock], anatomy: Anatomy, weights: Weights) -> Matrices:
-    return torch.stack([_read(block, anatomy, weights) for block in blocks])
+def _by_head(blocks: list[HeadBlock], head_map: HeadMap, weights: Weights) -> Matrices:
+    return torch.stack([_read(block, head_map, weights) for block in blocks])
 
 
-def _read(block: HeadBlock, anatomy: Anatomy, weights: Weights) -> Tensor:
+def _read(block: HeadBlock, head_map: HeadMap, weights: Weights) -> Tensor:
     """The head's part, its own features first."""
-    shape = tuple(anatomy.hf.get_parameter(block.parameter).shape)
+    shape = tuple(head_map.hf.get_parameter(block.parameter).shape)
     whole = weights.get(block.parameter, shape)
     if whole is None:
         raise ModelError(f"both checkpoints must have every parameter of attention, got none called {block.parameter} of {list(shape)} in one of them.")

@@ -81,7 +81,7 @@ def compared(
     limits = _thresholds(thresholds)
     one = base_of(base, inputs)
     two = tuned_of(tuned, one, inputs)
-    parts = one.anatomy.parts
+    parts = one.head_map.parts
     if part is not None and part not in parts:
         raise ArgumentError(f"part must be one of {', '.join(parts)}, got {part!r}. Correct the name.")
     chosen = parts if part is None else {part: parts[part]}
@@ -104,7 +104,7 @@ def _dataset(part: str, places: list[Place], one: Checkpoint, two: Checkpoint, l
     rows: dict[str, list[Any]] = {name: [] for name in ("gain", "ov", "qk", "size", "temperature", "twin", "verdict", "evidence")}
     notes: list[str] = []
     for place in places:
-        mine, other = layer_of(one.anatomy, place, one.weights), layer_of(two.anatomy, two.anatomy.places[place.index], two.weights)
+        mine, other = layer_of(one.head_map, place, one.weights), layer_of(two.head_map, two.head_map.places[place.index], two.weights)
         found = changes(mine, other, place.heads, limits.tied)
         for name, values in _row(found, place.heads, limits):
             rows[name].append([*values, *[_nothing(name)] * (heads - place.heads)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.analysis.roles.corpus import Aligned
+from headwise.analysis.roles.corpus import AlignedPairs
 from headwise.analysis.roles.sentences import read_file
 from headwise.analysis.roles.word_alignment import tokens_of
 from headwise.axes import Float, Tensor
@@ -22,7 +22,7 @@ ATOM = re.compile(r"\[[^\]]+\]|Br|Cl|[BCNOPSFIbcnops]")
 PARTS = 2  # a frame of Whisper's encoder is made of so many frames of its spectrogram
 
 
-def read_reactions(model: "Model", path: str | Path) -> list[Aligned]:
+def read_reactions(model: "Model", path: str | Path) -> list[AlignedPairs]:
     """Mapped reactions, one a line: `[CH3:1][OH:2].[Na:3]>>...`: what asks is each product's atom, what is right the reactants' atom of its number.
 
     The model reads the reaction without the numbers.
@@ -34,7 +34,7 @@ def read_reactions(model: "Model", path: str | Path) -> list[Aligned]:
     return [reaction(model, line.split()[0], f"line {place} of {str(path)!r}") for place, line in enumerate(lines, start=1) if line.strip()]
 
 
-def reaction(model: "Model", smiles: str, where: str = "reaction") -> Aligned:
+def reaction(model: "Model", smiles: str, where: str = "reaction") -> AlignedPairs:
     """One mapped reaction."""
     if smiles.count(">>") != 1:
         raise ArgumentError(f"{where} must have reactants >> products, got {smiles[:60]!r}. Mend it.")
@@ -47,7 +47,7 @@ def reaction(model: "Model", smiles: str, where: str = "reaction") -> Aligned:
     if not pairs:
         raise ArgumentError(f"{where} must have atoms of the same number on both sides, got {smiles[:60]!r}. Map its atoms.")
     among = [token for ((start, _), _), tokens in zip(atoms, units, strict=True) if start < arrow for token in tokens]
-    return Aligned(torch.tensor([ids]), len(ids), pairs, among, "atom → the same atom before")
+    return AlignedPairs(torch.tensor([ids]), len(ids), pairs, among, "atom → the same atom before")
 
 
 def _without_numbers(smiles: str) -> tuple[str, list[tuple[tuple[int, int], str]]]:
@@ -65,7 +65,7 @@ def _without_numbers(smiles: str) -> tuple[str, list[tuple[tuple[int, int], str]
     return plain + smiles[last:], atoms
 
 
-def speech(model: "Model", sound: Float[Tensor, " N"], words: Sequence[tuple[str, float, float]], rate: int = 16000) -> Aligned:
+def speech(model: "Model", sound: Float[Tensor, " N"], words: Sequence[tuple[str, float, float]], rate: int = 16000) -> AlignedPairs:
     """Speech with the time of each word, for a model like Whisper: what asks is the place that foretells a word, what is right are the frames of its sound.
 
     Args:
@@ -99,7 +99,7 @@ def speech(model: "Model", sound: Float[Tensor, " N"], words: Sequence[tuple[str
         pairs.append(([len(lead) - 1 + i for i in tokens], list(heard)))
     given = {"input_features": spectrogram, "decoder_input_ids": torch.tensor([[*lead, *ids]])}
     spoken = range(int(words[-1][2] / seconds) + 1)
-    return Aligned(given, frames, pairs, list(spoken), "word → its sound")
+    return AlignedPairs(given, frames, pairs, list(spoken), "word → its sound")
 
 
 def _no_times(model: "Model") -> list[int]:

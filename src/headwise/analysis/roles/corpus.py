@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Aligned:
+class AlignedPairs:
     """An input, and which of its parts belong together.
 
     Attributes:
@@ -30,7 +30,7 @@ class Aligned:
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class Corpus:
     """What the roles are to be looked for in.
 
     Attributes:
@@ -47,7 +47,7 @@ class Material:
     texts: Sequence[str] = ()
     sentences: "Sequence[Sentence]" = ()
     pronouns: "Sequence[Pronoun]" = ()
-    aligned: Sequence[Aligned] = ()
+    aligned: Sequence[AlignedPairs] = ()
     relations: Sequence[str] = ()
     ahead: bool = False
     limit: int = 400

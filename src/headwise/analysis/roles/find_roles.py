@@ -11,14 +11,14 @@ import torch
 from headwise.analysis.layer_weights import layer_weights
 from headwise.analysis.roles import random_prose as prose
 from headwise.analysis.roles.catalog import roles as known
-from headwise.analysis.roles.corpus import Aligned, Material
+from headwise.analysis.roles.corpus import AlignedPairs, Corpus
 from headwise.analysis.roles.evidence import Asking, Evidence, gather
 from headwise.analysis.roles.pronouns import read_gap, read_winobias
 from headwise.analysis.roles.role import Reading, Role
-from headwise.analysis.roles.role_dataset import playbill
+from headwise.analysis.roles.role_dataset import role_dataset
 from headwise.analysis.roles.role_verdict import MARGIN, Verdict, judge
 from headwise.analysis.roles.sentences import read_conllu
-from headwise.analysis.roles.tokenized_text import drawn, frame, longest
+from headwise.analysis.roles.tokenized_text import drawn, longest, special_tokens
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ FEWEST_TEXTS, FEWEST = 8, 40  # texts and questions: a task with less is left ou
 
 
 @dataclass(frozen=True, eq=False)
-class Cast:
+class RoleQuery:
     """A role that is asked for, of a part of the model, and what it is looked for in."""
 
     name: str
     part: str
-    material: Material
+    corpus: Corpus
 
     @property
     def role(self) -> Role:
@@ -46,7 +46,7 @@ class Cast:
 
 
 @dataclass(frozen=True)
-class Scene:
+class RoleResult:
     """What a model showed of one role: a verdict on each task, and why there is none on others."""
 
     name: str
@@ -63,7 +63,7 @@ def roles(
     conllu: str | Path | None = None,
     gap: str | Path | None = None,
     winobias: str | Path | Sequence[str | Path] = (),
-    aligned: Sequence[Aligned] = (),
+    aligned: Sequence[AlignedPairs] = (),
     part: str | None = None,
     limit: int = 400,
     margin: float = MARGIN,
@@ -113,11 +113,11 @@ def roles(
     sentences = read_conllu(conllu) if conllu is not None else ()
     pronouns = [*(read_gap(gap) if gap is not None else ()), *read_winobias([winobias] if isinstance(winobias, str | Path) else winobias)]
     texts = list(texts) or [" ".join(sentence.text for sentence in sentences[i : i + JOINED]) for i in range(0, len(sentences), JOINED)]
-    material = Material(texts, sentences, pronouns, aligned, limit=limit, seed=seed)
-    probe = _probe(model, material)
+    corpus = Corpus(texts, sentences, pronouns, aligned, limit=limit, seed=seed)
+    probe = _probe(model, corpus)
     parts = {name: _part(probe, known()[name], part) for name in asked}
     ahead = {where: _sees_ahead(probe, where) for where in set(parts.values())}
-    casts = [Cast(name, parts[name], replace(material, relations=relations, ahead=ahead[parts[name]])) for name, relations in asked.items()]
+    casts = [RoleQuery(name, parts[name], replace(corpus, relations=relations, ahead=ahead[parts[name]])) for name, relations in asked.items()]
     played = _played(model, casts, margin, tell)
     scenes = []
     for name, relations in asked.items():
@@ -152,14 +152,14 @@ def _asked(asked: str | Iterable[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _probe(model: "Model", material: Material) -> "Run":
+def _probe(model: "Model", corpus: Corpus) -> "Run":
     """A short run, which shows what parts the model has and whether it sees ahead."""
-    if material.aligned:
-        return model.run(material.aligned[0].what, statistics=())
+    if corpus.aligned:
+        return model.run(corpus.aligned[0].what, statistics=())
     if model.tokenizer is not None:
-        return model.run(torch.tensor(model.tokenizer(prose.text(material.random(), 2))["input_ids"][: longest(model)]), statistics=())
-    around = frame(model)
-    return model.run(around.around(drawn(material.random(), around, 9)), statistics=())
+        return model.run(torch.tensor(model.tokenizer(prose.text(corpus.random(), 2))["input_ids"][: longest(model)]), statistics=())
+    around = special_tokens(model)
+    return model.run(around.around(drawn(corpus.random(), around, 9)), statistics=())
 
 
 def _part(probe: "Run", role: Role, part: str | None) -> str:
@@ -178,17 +178,17 @@ def _sees_ahead(probe: "Run", part: str) -> bool:
     return any(bool((layer_weights(probe, layer, part).triu(1) > 0).any()) for layer in range(layers))
 
 
-def _played(model: "Model", casts: Sequence[Cast], margin: float, tell: Tell) -> dict[str, Scene]:
+def _played(model: "Model", casts: Sequence[RoleQuery], margin: float, tell: Tell) -> dict[str, RoleResult]:
     """Ask, and judge what was asked often enough. Roles that read the same are asked in the same passes."""
-    scenes: dict[str, Scene] = {}
-    together: dict[Any, list[tuple[Cast, Asking, Sequence[Reading]]]] = {}
+    scenes: dict[str, RoleResult] = {}
+    together: dict[Any, list[tuple[RoleQuery, Asking, Sequence[Reading]]]] = {}
     for cast in casts:
         key = (cast.role.read, cast.part)
         try:
             asking = _asking(model, cast)
-            readings = together[key][0][2] if key in together else list(cast.role.read(model, cast.material))
+            readings = together[key][0][2] if key in together else list(cast.role.read(model, cast.corpus))
         except ModelError as error:
-            scenes[cast.name] = Scene(cast.name, cast.part, {}, {cast.name: str(error)})
+            scenes[cast.name] = RoleResult(cast.name, cast.part, {}, {cast.name: str(error)})
             continue
         together.setdefault(key, []).append((cast, asking, readings))
     done, total = count(1), sum(len(members[0][2]) for members in together.values())
@@ -199,19 +199,19 @@ def _played(model: "Model", casts: Sequence[Cast], margin: float, tell: Tell) ->
     return scenes
 
 
-def _asking(model: "Model", cast: Cast) -> Asking:
+def _asking(model: "Model", cast: RoleQuery) -> Asking:
     """Raises: ModelError: there is nothing to ask with."""
-    if cast.role.needs and not getattr(cast.material, cast.role.needs):
+    if cast.role.needs and not getattr(cast.corpus, cast.role.needs):
         raise ModelError(f"no {cast.role.needs} were given")
-    return Asking(cast.name, cast.role.ask(model, cast.material), cast.role.hit)
+    return Asking(cast.name, cast.role.ask(model, cast.corpus), cast.role.hit)
 
 
-def _scene(cast: Cast, evidence: Mapping[str, Evidence], margin: float) -> Scene:
-    name, part, material = cast.name, cast.part, cast.material
+def _scene(cast: RoleQuery, evidence: Mapping[str, Evidence], margin: float) -> RoleResult:
+    name, part, corpus = cast.name, cast.part, cast.corpus
     enough = {task: found for task, found in evidence.items() if len(found.counts) >= FEWEST_TEXTS and found.counts.sum() >= FEWEST}
     few = {f"{name}: {task}": _too_few(found) for task, found in evidence.items() if task not in enough}
     left_out = few or ({} if enough else {name: "the texts hold no instance of it"})
-    return Scene(name, part, {f"{name}: {task}": judge(found, margin, material.seed) for task, found in sorted(enough.items())}, left_out)
+    return RoleResult(name, part, {f"{name}: {task}": judge(found, margin, corpus.seed) for task, found in sorted(enough.items())}, left_out)
 
 
 def _too_few(found: Evidence) -> str:
@@ -222,7 +222,7 @@ def _listed(left_out: Mapping[str, str]) -> str:
     return "; ".join(f"{task}: {reason}" for task, reason in list(left_out.items())[:3]) or "nothing"
 
 
-def _dataset(model: "Model", scenes: Sequence[Scene], probe: "Run", part: str | None, margin: float) -> "xarray.Dataset":
+def _dataset(model: "Model", scenes: Sequence[RoleResult], probe: "Run", part: str | None, margin: float) -> "xarray.Dataset":
     """The tasks of one part: that of most of the scenes, where roles are about several."""
     parts = [scene.part for scene in scenes if scene.verdicts]
     left_out = {task: reason for scene in scenes for task, reason in scene.left_out.items()}
@@ -231,5 +231,5 @@ def _dataset(model: "Model", scenes: Sequence[Scene], probe: "Run", part: str | 
     shown = part or max(parts, key=parts.count)
     verdicts = {task: (scene.name, verdict) for scene in scenes if scene.part == shown for task, verdict in scene.verdicts.items()}
     left_out |= {scene.name: f"it is about {scene.part}: pass part={scene.part!r}" for scene in scenes if scene.verdicts and scene.part != shown}
-    found = playbill(verdicts, probe.statistics_of(shown)["layer_name"].values.tolist(), margin)
+    found = role_dataset(verdicts, probe.statistics_of(shown)["layer_name"].values.tolist(), margin)
     return found.assign_attrs(model=model.name, part=shown, margin=margin, left_out=left_out, notes=list(probe.notes))

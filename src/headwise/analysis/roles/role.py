@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.axes import Bool, Float, Int, Tensor
 
 if TYPE_CHECKING:
-    from headwise.analysis.roles.corpus import Material
+    from headwise.analysis.roles.corpus import Corpus
     from headwise.models.model import Model
 
 
@@ -69,7 +69,7 @@ class Role:
     source: str
     baseline: str
     hit: bool
-    read: "Callable[[Model, Material], Iterable[Reading]]"
-    ask: "Callable[[Model, Material], Ask]"
+    read: "Callable[[Model, Corpus], Iterable[Reading]]"
+    ask: "Callable[[Model, Corpus], Ask]"
     needs: str = ""
     cross: bool = False

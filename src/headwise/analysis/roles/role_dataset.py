@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NONE = "none"
 
 
-def playbill(verdicts: Mapping[str, tuple[str, Verdict]], layers: Sequence[str], margin: float) -> "xarray.Dataset":
+def role_dataset(verdicts: Mapping[str, tuple[str, Verdict]], layers: Sequence[str], margin: float) -> "xarray.Dataset":
     """The Dataset that `hw.roles` returns.
 
     Args:

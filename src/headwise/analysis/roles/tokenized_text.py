@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from headwise.analysis.roles import random_prose as prose
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Reading
 from headwise.axes import Int, Tensor
 from headwise.errors import ModelError
@@ -33,7 +33,7 @@ class Text(Reading):
         return self.given["input_ids"][0]
 
 
-def texts(model: "Model", material: Material) -> Iterator[Text]:
+def texts(model: "Model", corpus: Corpus) -> Iterator[Text]:
     """The material's texts, as many tokens of each as fit; plain English where there are none.
 
     Raises:
@@ -41,20 +41,20 @@ def texts(model: "Model", material: Material) -> Iterator[Text]:
     """
     if model.tokenizer is None:
         raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model.")
-    for text in material.some(material.texts or made_up(material)):
+    for text in corpus.some(corpus.texts or made_up(corpus)):
         ids = torch.tensor(model.tokenizer(text)["input_ids"][: longest(model)], dtype=torch.int64)
         if len(ids) > 1:
             inputs = encode(model.hf, model.tokenizer, ids)
             yield Text(inputs.kwargs, inputs.tokens[0])
 
 
-def made_up(material: Material) -> list[str]:
-    random = material.random()
+def made_up(corpus: Corpus) -> list[str]:
+    random = corpus.random()
     return [prose.text(random, SENTENCES) for _ in range(PARAGRAPHS)]
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpecialTokens:
     """What the tokenizer puts around a text, and the ids that are plain tokens."""
 
     before: tuple[int, ...]
@@ -65,7 +65,7 @@ class Frame:
         return torch.tensor([[*self.before, *ids, *self.after]])
 
 
-def frame(model: "Model") -> Frame:
+def special_tokens(model: "Model") -> SpecialTokens:
     """From the tokenizer; without one, nothing around and every id of the vocabulary.
 
     Raises:
@@ -75,13 +75,13 @@ def frame(model: "Model") -> Frame:
         table = getattr(model.hf, "get_input_embeddings", lambda: None)()
         if not isinstance(table, torch.nn.Embedding):
             raise ModelError(f"random tokens must be ones that the model reads, got {type(model.hf).__name__}, which reads none. Leave this role out.")
-        return Frame((), (), tuple(range(table.num_embeddings)))
+        return SpecialTokens((), (), tuple(range(table.num_embeddings)))
     whole = list(model.tokenizer("a")["input_ids"])
     inner = list(model.tokenizer("a", add_special_tokens=False)["input_ids"])
     start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
     special = set(model.tokenizer.all_special_ids)
     plain = tuple(i for i in range(len(model.tokenizer)) if i not in special)
-    return Frame(tuple(whole[:start]), tuple(whole[start + len(inner) :]), plain)
+    return SpecialTokens(tuple(whole[:start]), tuple(whole[start + len(inner) :]), plain)
 
 
 def longest(model: "Model") -> int:
@@ -90,6 +90,6 @@ def longest(model: "Model") -> int:
     return LONGEST if limit is None else min(LONGEST, limit)
 
 
-def drawn(random: Random, frame: Frame, count: int) -> list[int]:
+def drawn(random: Random, special_tokens: SpecialTokens, count: int) -> list[int]:
     """Different ids at random."""
-    return random.sample(frame.plain, min(count, len(frame.plain)))
+    return random.sample(special_tokens.plain, min(count, len(special_tokens.plain)))

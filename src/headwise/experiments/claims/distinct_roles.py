@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from headwise.analysis.ablation.exact_ablation import loss_without, zeros
+from headwise.analysis.ablation.exact_ablation import joint_ablation_losses, zero_ablation
 from headwise.analysis.intervals import bootstrap
 from headwise.analysis.roles.role_dataset import NONE
 from headwise.analysis.similarity import similar
@@ -126,7 +126,7 @@ def _curve(study: "Study", doing: str, texts: Int[Tensor, " n"], orders: list[Te
     rises = []
     for done, (number, order) in enumerate(zip(texts.tolist(), orders, strict=True), start=1):
         passage = study.passage(number)
-        rises.append((loss_without(passage, _plans(order, shares, study), zeros) - passage.base) / scale(study))
+        rises.append((joint_ablation_losses(passage, _plans(order, shares, study), zero_ablation) - passage.base) / scale(study))
         study.tell(doing, done, len(texts))
     return Curve(shares, torch.stack(rises), study.counts[texts])
 

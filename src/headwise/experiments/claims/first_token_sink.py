@@ -8,7 +8,7 @@ import torch
 
 from headwise.analysis.intervals import bootstrap
 from headwise.analysis.roles.role_verdict import sure
-from headwise.analysis.roles.tokenized_text import frame
+from headwise.analysis.roles.tokenized_text import special_tokens
 from headwise.axes import Bool, Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
@@ -18,7 +18,7 @@ from headwise.experiments.measurements.negligible import BAR, FORETOLD, scale
 from headwise.experiments.measurements.windowed_model import losses_in_windows, narrowed
 from headwise.experiments.number_text import nats, percent
 from headwise.interventions.edit import unreachable
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.head_parameters import HeadMap
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -69,10 +69,10 @@ def _rests(weight: Float[Tensor, "n L H"], study: "Study") -> Bool[Tensor, "L H"
 
 def _windows(study: "Study") -> Windows:
     """Xiao et al.'s experiment on texts that are longer than two windows."""
-    anatomy = Anatomy(study.model, study.texts[0])
+    head_map = HeadMap(study.model, study.texts[0])
     places = study.passage(0).places
-    why = next((reason for place in places if (reason := unreachable(anatomy, anatomy.place(place.layer, None, study.part))) is not None), None)
-    long = [number for number in range(len(study.texts)) if study.passage(number).again.tape.reads[places[0].index].shape[1] >= 2 * WINDOW]
+    why = next((reason for place in places if (reason := unreachable(head_map, head_map.place(place.layer, None, study.part))) is not None), None)
+    long = [number for number in range(len(study.texts)) if study.passage(number).forward.cache.wo_inputs[places[0].index].shape[1] >= 2 * WINDOW]
     if why is None and len(long) < FEWEST:
         why = f"{len(long)} texts have the {2 * WINDOW} tokens that are needed, of {FEWEST}"
     if why is not None:
@@ -89,12 +89,12 @@ def _windows(study: "Study") -> Windows:
 
 def _swapped(study: "Study") -> Float[Tensor, "n L H"] | None:
     """Weight on the first token when it is another one, drawn at random; None where the first token is no token of the text, or the input has none."""
-    around = frame(study.model)
+    around = special_tokens(study.model)
     if around.before:
         return None
     random, found = Random(study.seed), []
     for number in range(min(TRIED, len(study.texts))):
-        given = dict(study.passage(number).again.session.inputs)
+        given = dict(study.passage(number).forward.session.inputs)
         if not isinstance(given.get("input_ids"), Tensor):
             return None
         ids = given["input_ids"].clone()
@@ -193,7 +193,7 @@ def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_
 
 def _always(study: "Study") -> str:
     """What the first token is, where the tokenizer puts the same one before each text."""
-    before = frame(study.model).before
+    before = special_tokens(study.model).before
     return f" (always {study.model.tokenizer.convert_ids_to_tokens(before[0])} here)" if before else ""
 
 

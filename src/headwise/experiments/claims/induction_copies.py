@@ -48,7 +48,7 @@ def work(study: "Study") -> Card:
         return Card("can't tell", f"{looks} {blind} {of_control}", **told)
     tried = copied(study, chosen, TRIED_ON)
     numbers |= _copies(tried, chosen, study.seed)
-    verdict, correction = _verdict(numbers, float(tried.again[:, 0].mean()))
+    verdict, correction = _verdict(numbers, float(tried.second[:, 0].mean()))
     says = f"{looks} {_says(numbers, tried, len(chosen))} {of_control}"
     return Card(verdict, says, numbers, _plot(cast, tried), correction, len(tried.counts), int(tried.counts.sum()), "next")
 
@@ -76,7 +76,7 @@ def _looks(cast: "xarray.Dataset", heads: int) -> dict[str, Number]:
 
 def _copies(tried: Copied, chosen: list[tuple[int, int]], seed: int) -> dict[str, Number]:
     told = {"counts": tried.counts, "seed": seed}
-    own, without, others = tried.again.unbind(1)
+    own, without, others = tried.second.unbind(1)
     first = tried.first
     numbers = {
         "loss, repeated": over_texts(own, **told, means="of the unchanged model on the repetition", unit="nats"),

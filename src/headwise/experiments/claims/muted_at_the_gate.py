@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Opener, Passage
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator
 from headwise.analysis.ablation.rank import rank
 from headwise.axes import Bool, Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
@@ -135,7 +135,7 @@ def _control(study: "Study", own: Sizes) -> Control:
 def _typical(study: "Study", own: Sizes) -> "Head":
     """The head that is most like the median head of its layer, of layers that are the first to use their W_O."""
     unlike = own.wrote.log().abs() + own.said.log().abs()
-    session, used = study.passage(0).again.session, set[str]()
+    session, used = study.passage(0).forward.session, set[str]()
     for layer, place in enumerate(study.passage(0).places):
         module = session.layout.sites[place.index].output.module
         if module in used:
@@ -147,35 +147,35 @@ def _typical(study: "Study", own: Sizes) -> "Head":
 
 def _scaled(study: "Study", head: "Head", factor: float) -> Model:
     """The model again, this head's block of W_O times a factor; every other tensor is shared."""
-    place, session = study.passage(0).places[head[0]], study.passage(0).again.session
+    place, session = study.passage(0).places[head[0]], study.passage(0).forward.session
     block = output_block(session.hf, session.layout.sites[place.index], place.heads, head[1])
     whole = study.model.hf.get_parameter(block.parameter)
     hf = derive_model(study.model.hf, {block.parameter: block.put(whole, block.of(whole) * factor)})
     return Model(hf, study.model.tokenizer, study.model.name, study.model.note)
 
 
-def _opened(study: "Study", model: Model) -> list[Passage]:
-    opener = Opener(model, study.loss, study.part, study.seed)
+def _opened(study: "Study", model: Model) -> list[EvalText]:
+    opener = Evaluator(model, study.loss, study.part, study.seed)
     return [opener.open(text) for text in study.texts[:CONTROL]]
 
 
-def _in_layer(passages: Sequence[Passage], layer: int) -> tuple[Float[Tensor, "1 H"], Float[Tensor, "1 H"]]:
+def _in_layer(passages: Sequence[EvalText], layer: int) -> tuple[Float[Tensor, "1 H"], Float[Tensor, "1 H"]]:
     """Sums over tokens of the squares of what the heads of one layer say, and write."""
     said, wrote = [], []
     for passage in passages:
-        read = passage.again.tape.reads[passage.places[layer].index].double()
-        session = passage.again.session
+        read = passage.forward.cache.wo_inputs[passage.places[layer].index].double()
+        session = passage.forward.session
         module = session.module(session.layout.sites[passage.places[layer].index].output.module)
         said.append(read.square().sum((0, 1, 3)))
         wrote.append(write_measures(read, module)["norm"].square().sum((0, 2)))
     return torch.stack(said).sum(0)[None], torch.stack(wrote).sum(0)[None]
 
 
-def _same(before: Passage, after: Passage, layer: int) -> bool:
+def _same(before: EvalText, after: EvalText, layer: int) -> bool:
     """Whether the heads of a layer look where they looked and say what they said."""
     heard: list[AttentionRecord] = []
     for passage in (before, after):
-        passage.again.session.rerun(heard.append, [passage.places[layer].index])
+        passage.forward.session.rerun(heard.append, [passage.places[layer].index])
     asked, attended = [one.request for one in heard], [one.attended for one in heard]
     pairs = [(asked[0].query, asked[1].query), (asked[0].key, asked[1].key), (attended[0].lse, attended[1].lse), (attended[0].output, attended[1].output)]
     return all(torch.equal(one, other) for one, other in pairs)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Opener
+from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.analysis.intervals import bootstrap
 from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
@@ -54,7 +54,7 @@ def work(study: "Study") -> Card:
     alone = [apart(study.passage(number)) for number in numbers_of_texts[:2]]
     told: dict[str, Any] = {
         "texts": len(numbers_of_texts),
-        "tokens": sum(study.passage(number).again.tape.reads[places[0].index].shape[1] for number in numbers_of_texts),
+        "tokens": sum(study.passage(number).forward.cache.wo_inputs[places[0].index].shape[1] for number in numbers_of_texts),
     }
     gap = max(mine / allowed for text in alone for gaps, slack in zip(text.gap, text.allowed, strict=True) for mine, allowed in zip(gaps, slack, strict=True))
     if gap > 1:
@@ -81,9 +81,9 @@ def _tied(study: "Study", layers: list[int]) -> Tied:
         study.tell("tying layers", number + 1, len(texts))
     losses = torch.stack(found)
     edited = study.model.edit([TieHeads(layer, part=study.part) for layer in layers], mode="run", inputs=study.texts[0])
-    passage = Opener(edited, study.loss, study.part, study.seed).open(study.texts[0])
+    passage = Evaluator(edited, study.loss, study.part, study.seed).open(study.texts[0])
     distances = [distance for layer, distance in enumerate(apart(passage).distance) if layer in layers]
-    edited_loss = float(study.passage(0).loss(passage.again.tape.outputs, 1))
+    edited_loss = float(study.passage(0).loss(passage.forward.cache.outputs, 1))
     n = len(texts)
     return Tied(layers, study.base[:n], study.counts[:n], losses[:, :-1], losses[:, -1], max(distances), edited_loss)
 

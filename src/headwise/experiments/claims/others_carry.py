@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from headwise.analysis.ablation.resilience import Repair, repaired
+from headwise.analysis.ablation.resilience import SelfRepair, self_repair
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.analysis.roles.role_verdict import sure
 from headwise.axes import Bool, Float, Tensor
@@ -152,7 +152,7 @@ def _repair(study: "Study") -> dict[str, Number]:
         chosen = _loudest(study, one[: TEXTS // 2])
         found = []
         for done, number in enumerate(other[:TEXTS].tolist(), start=1):
-            found.append(repaired(study.passage(number), chosen))
+            found.append(self_repair(study.passage(number), chosen))
             study.tell("self-repair", done, min(len(other), TEXTS))
     except WritesRefused:
         return {}
@@ -163,12 +163,12 @@ def _loudest(study: "Study", texts: Tensor) -> Bool[Tensor, "L H"]:
     """The heads that add most to the true token's logit directly."""
     first = [study.passage(number) for number in texts.tolist()]
     none = torch.zeros(len(first[0].places), max(place.heads for place in first[0].places), dtype=torch.bool)
-    direct = torch.stack([repaired(passage, none).direct for passage in first]).sum(0).nan_to_num(-torch.inf)
+    direct = torch.stack([self_repair(passage, none).direct for passage in first]).sum(0).nan_to_num(-torch.inf)
     count = max(1, round(TOP * len(study.heads)))
     return none.flatten().scatter(0, direct.flatten().argsort(descending=True)[:count], True).view_as(none)
 
 
-def _repair_numbers(found: list[Repair], chosen: Bool[Tensor, "L H"], seed: int) -> dict[str, Number]:
+def _repair_numbers(found: list[SelfRepair], chosen: Bool[Tensor, "L H"], seed: int) -> dict[str, Number]:
     known = ~found[0].direct.isnan()
     rows = chosen[known]  # as makes_up counts heads
     sums = torch.stack([torch.stack([x.direct[chosen].sum(), x.total[chosen].sum(), x.makes_up[rows].double().sum()]) for x in found])

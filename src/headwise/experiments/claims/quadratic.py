@@ -29,7 +29,7 @@ def work(study: "Study") -> Card:
     """Time and memory against length; pairs that the model's layers look at."""
     passage = study.passage(0)
     seen = reach(passage, min(LONG, max_positions(study.model.hf) or LONG))
-    width = passage.again.tape.reads[passage.places[0].index].shape[3]
+    width = passage.forward.cache.wo_inputs[passage.places[0].index].shape[3]
     shape = Shape(min(HEADS, passage.places[0].heads), min(WIDTH, width), seen.causal)
     taken = seconds(shape, tell=lambda done, total: study.tell("time by length", done, total))
     try:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Opener
-from headwise.analysis.ablation.exact_ablation import losses_without, zeros
+from headwise.analysis.ablation.eval_text import Evaluator
+from headwise.analysis.ablation.exact_ablation import ablated_losses, zero_ablation
 from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
@@ -57,7 +57,7 @@ def work(study: "Study") -> Card:
 def _effects(study: "Study") -> Effects:
     """Both effects of some heads, drawn evenly over the layers, on some texts."""
     measure = "cosine" if study.loss == "cosine" else "kl"
-    opener = Opener(study.model, measure, study.part, study.seed)
+    opener = Evaluator(study.model, measure, study.part, study.seed)
     heads = _drawn(study)
     right, wrong = [], []
     texts = study.texts[:TEXTS]
@@ -66,7 +66,7 @@ def _effects(study: "Study") -> Effects:
         opener.learn(passage)
         layers = sorted({layer for layer, _ in heads})
         by_layer = [(passage.places[layer], [head for mine, head in heads if mine == layer]) for layer in layers]
-        right.append(torch.cat([losses_without(passage, place, zeros(passage, place.index), some) for place, some in by_layer]))
+        right.append(torch.cat([ablated_losses(passage, place, zero_ablation(passage, place.index), some) for place, some in by_layer]))
         wrong.append(torch.cat([losses_sliced(passage, place, some) for place, some in by_layer]))
         study.tell("slices and heads", number + 1, len(texts))
     return Effects(tuple(heads), torch.stack(right), torch.stack(wrong), measure)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from headwise.analysis.ablation.eval_text import Opener, Passage
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator
 from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series, Verdict
 from headwise.experiments.claim import Claim
@@ -53,9 +53,9 @@ def _measure(study: "Study") -> str:
     return "cosine" if study.loss == "cosine" else "kl"
 
 
-def _opened(study: "Study", number: int) -> Passage:
+def _opened(study: "Study", number: int) -> EvalText:
     ids = study.model.tokenizer(study.texts[number])["input_ids"][:LENGTH]
-    return Opener(study.model, _measure(study), study.part, study.seed).open(torch.tensor(ids))
+    return Evaluator(study.model, _measure(study), study.part, study.seed).open(torch.tensor(ids))
 
 
 def _weightiest(study: "Study") -> "list[Head]":
@@ -66,7 +66,7 @@ def _weightiest(study: "Study") -> "list[Head]":
     return sorted(divmod(int(place), importance.shape[1]) for place in order)
 
 
-def _shifted(passage: Passage, heads: "list[Head]", seed: int) -> list[Moved]:
+def _shifted(passage: EvalText, heads: "list[Head]", seed: int) -> list[Moved]:
     by_layer: dict[int, list[int]] = defaultdict(list)
     for layer, head in heads:
         by_layer[layer].append(head)

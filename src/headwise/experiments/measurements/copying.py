@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from headwise.analysis.ablation.direct_effect import direct_effects, readout
-from headwise.analysis.ablation.eval_text import Opener
-from headwise.analysis.ablation.exact_ablation import zeros
+from headwise.analysis.ablation.eval_text import Evaluator
+from headwise.analysis.ablation.exact_ablation import zero_ablation
 from headwise.analysis.ablation.losses import NO_LABEL, CrossEntropy, next_tokens, real_tokens
-from headwise.analysis.ablation.partial_forward import instead
+from headwise.analysis.ablation.partial_forward import replace_z
 from headwise.analysis.roles.catalog._repeats import Repeat, repeats
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.errors import WritesRefused
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.experiments.study import Study
 
 Head = tuple[int, int]
@@ -32,12 +32,12 @@ class Copied:
     Attributes:
         direct: what each head adds to the logit of the token that comes next in the repetition, less what it adds to the mean token; None where heads do not
             write to logits directly.
-        again: the loss on the repetition: of the unchanged model, without the chosen heads, and, mean over draws, without as many others of the same layers.
+        second: the loss on the repetition: of the unchanged model, without the chosen heads, and, mean over draws, without as many others of the same layers.
         first: the same on what is there for the first time.
     """
 
     direct: Float[Tensor, "n L H"] | None
-    again: Float[Tensor, "n three"]
+    second: Float[Tensor, "n three"]
     first: Float[Tensor, "n three"]
     counts: Float[Tensor, " n"]
     why: str = ""
@@ -45,8 +45,8 @@ class Copied:
 
 def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
     """Try the chosen heads on new texts, which they were not chosen on."""
-    opener = Opener(study.model, "next", study.part, study.seed)
-    made = list(repeats(study.model, Material(limit=texts, seed=study.seed + 1)))
+    opener = Evaluator(study.model, "next", study.part, study.seed)
+    made = list(repeats(study.model, Corpus(limit=texts, seed=study.seed + 1)))
     plans: Tensor | None = None
     rows: list[tuple[Tensor, Tensor]] = []
     direct: list[Tensor] = []
@@ -55,7 +55,7 @@ def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
         passage = opener.open(repeat.given)
         opener.learn(passage)
         plans = _plans(passage, chosen, study.seed) if plans is None else plans
-        losses = [_of(passage, places) for places in (repeat.again[1:-1], repeat.before[1:-1])]
+        losses = [_of(passage, places) for places in (repeat.second[1:-1], repeat.first[1:-1])]
         rows.append(_without(passage, plans, losses))
         counts.append(float(losses[0].tokens))
         try:
@@ -63,8 +63,8 @@ def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
         except WritesRefused as error:
             why = str(error)
         study.tell("repeating random text", number, len(made))
-    again, first = (torch.stack([torch.stack([row[side][0], row[side][1], row[side][2:].mean()]) for row in rows]) for side in (0, 1))
-    return Copied(None if why else torch.stack(direct), again, first, torch.tensor(counts), why)
+    forward, first = (torch.stack([torch.stack([row[side][0], row[side][1], row[side][2:].mean()]) for row in rows]) for side in (0, 1))
+    return Copied(None if why else torch.stack(direct), forward, first, torch.tensor(counts), why)
 
 
 def others(heads: Sequence[int], chosen: Sequence[Head], random: Random) -> list[Head]:
@@ -86,7 +86,7 @@ def others(heads: Sequence[int], chosen: Sequence[Head], random: Random) -> list
     return found
 
 
-def _plans(passage: "Passage", chosen: Sequence[Head], seed: int) -> Bool[Tensor, "N L H"]:
+def _plans(passage: "EvalText", chosen: Sequence[Head], seed: int) -> Bool[Tensor, "N L H"]:
     """Nothing silenced; the chosen heads; then as many others, several times."""
     heads = [place.heads for place in passage.places]
     random = Random(seed)
@@ -98,38 +98,38 @@ def _plans(passage: "Passage", chosen: Sequence[Head], seed: int) -> Bool[Tensor
     return found
 
 
-def _of(passage: "Passage", places: Int[Tensor, " n"]) -> CrossEntropy:
+def _of(passage: "EvalText", places: Int[Tensor, " n"]) -> CrossEntropy:
     """The loss of the tokens behind these alone."""
-    again = passage.again
-    labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
+    forward = passage.forward
+    labels = next_tokens(forward, real_tokens(forward, forward.cache.outputs["logits"]))
     kept = torch.full_like(labels, NO_LABEL)
     kept[:, places] = labels[:, places]
-    return CrossEntropy(again, kept)
+    return CrossEntropy(forward, kept)
 
 
 @torch.no_grad()
-def _without(passage: "Passage", plans: Bool[Tensor, "N L H"], losses: Sequence[CrossEntropy]) -> tuple[Tensor, Tensor]:
+def _without(passage: "EvalText", plans: Bool[Tensor, "N L H"], losses: Sequence[CrossEntropy]) -> tuple[Tensor, Tensor]:
     """Each loss with the heads of each plan silenced."""
-    found = [[loss(passage.again.tape.outputs, 1)] for loss in losses]
+    found = [[loss(passage.forward.cache.outputs, 1)] for loss in losses]
     layers = {place.index: layer for layer, place in enumerate(passage.places)}
     for some in plans[1:].split(passage.at_once):
         touched = [place.index for layer, place in enumerate(passage.places) if bool(some[:, layer].any())]
 
         def change(call: int, read: Tensor, some: Tensor = some) -> Tensor:
-            return instead(some[:, layers[call], : read.shape[2]], zeros(passage, call), read)
+            return replace_z(some[:, layers[call], : read.shape[2]], zero_ablation(passage, call), read)
 
-        outputs = passage.again.outputs(touched, change, len(some))
+        outputs = passage.forward.outputs(touched, change, len(some))
         for mine, loss in zip(found, losses, strict=True):
             mine.append(loss(outputs, len(some)))
     return torch.cat(found[0]).double().cpu(), torch.cat(found[1]).double().cpu()
 
 
 @torch.no_grad()
-def _direct(passage: "Passage", repeat: Repeat) -> Float[Tensor, "L H"]:
+def _direct(passage: "EvalText", repeat: Repeat) -> Float[Tensor, "L H"]:
     """What each head adds to the centred logit of the next token, mean over the repetition."""
-    read = readout(passage.again)
+    read = readout(passage.forward)
     read = replace(read, unembedding=read.unembedding - read.unembedding.mean(0), bias=None if read.bias is None else read.bias - read.bias.mean())
     tokens = torch.roll(repeat.given, -1, 1)
-    rows = [direct_effects(passage, read, place, tokens)[0, repeat.again[1:-1]].mean(0).double() for place in passage.places]
+    rows = [direct_effects(passage, read, place, tokens)[0, repeat.second[1:-1]].mean(0).double() for place in passage.places]
     most = max(map(len, rows))
     return torch.stack([torch.cat([row, row.new_full((most - len(row),), torch.nan)]) for row in rows])

@@ -17,7 +17,7 @@ from headwise.axes import Float, Tensor
 from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.models.capture.recorder import AttentionRecord
 
 
@@ -36,13 +36,13 @@ class Resting:
 
 
 @torch.no_grad()
-def resting(passage: "Passage", given: Mapping[str, Any] | None = None) -> Resting:
+def resting(passage: "EvalText", given: Mapping[str, Any] | None = None) -> Resting:
     """What rests on the first token; one pass.
 
     Args:
         given: another input of the same shape, such as one with another first token.
     """
-    session = passage.again.session if given is None else replace(passage.again.session, inputs=given)
+    session = passage.forward.session if given is None else replace(passage.forward.session, inputs=given)
     found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def listen(heard: "AttentionRecord") -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from headwise.analysis.ablation.activation_cache import detach, several
-from headwise.analysis.writes import lengths
+from headwise.analysis.ablation.activation_cache import detach_parameters, repeat_batch
+from headwise.analysis.writes import value_weighted
 from headwise.attention.attend import compute
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Output, Tensor
@@ -32,7 +32,7 @@ from headwise.models.layout import w_o_by_head
 from headwise.models.model_info import implementation_of
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
 
 GIVEN = ("logits", "last_hidden_state")  # what a model gives for each token
 AT_ONCE = 8  # copies of a text in one batch
@@ -56,7 +56,7 @@ class Agreement:
     off: float
 
 
-def agreement(passage: "Passage") -> Agreement:
+def agreement(passage: "EvalText") -> Agreement:
     """How well weights rank the tokens that the output of one text rests on.
 
     Raises:
@@ -95,7 +95,7 @@ def kendall(one: Float[Tensor, "*a n"], other: Float[Tensor, "*b n"]) -> Float[T
     return same / (pairs[0] * pairs[1]).sqrt().clamp(min=1.0)
 
 
-def hiding(passage: "Passage") -> Float[Tensor, "T S"]:
+def hiding(passage: "EvalText") -> Float[Tensor, "T S"]:
     """How far the output at each token moves when one token is hidden from every head of the part.
 
     Raises:
@@ -111,12 +111,12 @@ def hiding(passage: "Passage") -> Float[Tensor, "T S"]:
 class _Blind:
     """A pass over copies of a text, in each of which one token is hidden from every head of the part."""
 
-    def __init__(self, passage: "Passage") -> None:
+    def __init__(self, passage: "EvalText") -> None:
         register()
-        self.session, self.batch = passage.again.session, passage.again.batch
+        self.session, self.batch = passage.forward.session, passage.forward.batch
         self.twin: Any = shallow_clone(self.session.hf, IMPLEMENTATION)
         instrument_mha(self.twin)
-        detach(self.twin)
+        detach_parameters(self.twin)
         self.names = {id(module): name for name, module in self.twin.named_modules()}
         self.seeing = {place.module for place in passage.places}
         self.length = passage.places[0].keys
@@ -128,7 +128,7 @@ class _Blind:
     def run(self, keys: Int[Tensor, " n"] | None) -> Mapping[str, Tensor]:
         """The model's output, with token `keys[n]` hidden in copy n; with none hidden for None."""
         self.keys = keys
-        given = several(dict(self.session.inputs), self.batch, 1 if keys is None else len(keys))
+        given = repeat_batch(dict(self.session.inputs), self.batch, 1 if keys is None else len(keys))
         with restored_rng(self.session.rng_state), recording(self), torch.inference_mode(False):  # pyright: ignore[reportArgumentType]
             return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given)))
 
@@ -146,7 +146,7 @@ class _Blind:
         return compute(asked.query, asked.key, asked.value, call).output
 
 
-def slopes(passage: "Passage", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
+def slopes(passage: "EvalText", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
     """How steeply the output at some tokens depends on the embedding of each token.
 
     Of a distribution over tokens: the log-probability of the likeliest; of a hidden state: its length along itself.
@@ -154,9 +154,9 @@ def slopes(passage: "Passage", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
     Raises:
         ModelError: the model gives no vector for each of these tokens, or reads them otherwise than through an embedding.
     """
-    session = passage.again.session
+    session = passage.forward.session
     model: Any = shallow_clone(session.hf, implementation_of(session.hf))
-    detach(model)
+    detach_parameters(model)
     embedded: list[Tensor] = []
 
     def leaf(module: nn.Module, args: Any, result: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def slopes(passage: "Passage", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
         return embedded[-1]
 
     model.get_input_embeddings().register_forward_hook(leaf)
-    given = several(dict(session.inputs), passage.again.batch, len(rows))
+    given = repeat_batch(dict(session.inputs), passage.forward.batch, len(rows))
     with restored_rng(session.rng_state), torch.inference_mode(False), torch.enable_grad():
         outputs = explain_errors(session.hf, lambda: model(**given))
         found = _output({name: x for name, x in outputs.items() if isinstance(x, Tensor)}, passage.places[0].keys)
@@ -191,10 +191,10 @@ def _apart(own: Float[Tensor, "1 T x"], moved: Float[Tensor, "n T x"], foretells
     return (before.exp() * (before - after)).sum(-1).clamp(min=0)
 
 
-def _maps(passage: "Passage") -> tuple[Float[Tensor, "L H T S"], Float[Tensor, "L H T S"] | None, float]:
+def _maps(passage: "EvalText") -> tuple[Float[Tensor, "L H T S"], Float[Tensor, "L H T S"] | None, float]:
     """Every head's weights, the same times the length of what they carry, and how far rows are from adding up to 1; the first batch row."""
     places = {place.index: place for place in passage.places}
-    session = passage.again.session
+    session = passage.forward.session
     maps, carried, off = [], [], 0.0
 
     def listen_to(heard: AttentionRecord) -> None:
@@ -206,7 +206,7 @@ def _maps(passage: "Passage") -> tuple[Float[Tensor, "L H T S"], Float[Tensor, "
             off = max(off, float((maps[-1].double().sum(-1) - 1).abs().max()))
         output = session.layout.sites[heard.index].output
         if output is not None and output.exact:
-            carried.append(lengths(heard, w_o_by_head(session.module(output.module), place.heads))[0].float().cpu())
+            carried.append(value_weighted(heard, w_o_by_head(session.module(output.module), place.heads))[0].float().cpu())
 
     session.rerun(listen_to, list(places))
     return _stacked(maps), _stacked(carried) if len(carried) == len(maps) else None, off

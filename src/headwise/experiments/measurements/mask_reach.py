@@ -10,7 +10,7 @@ from headwise.attention.mask import LazyMask, visible
 from headwise.models.masks.mask_description import MaskDescription
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.models.capture.recorder import AttentionRecord
 
 
@@ -30,10 +30,10 @@ class Reach:
     causal: bool
 
 
-def reach(passage: "Passage", length: int) -> Reach:
+def reach(passage: "EvalText", length: int) -> Reach:
     """Pairs in a text of so many tokens."""
     calls: dict[int, tuple[Call, int]] = {}
-    passage.again.session.rerun(lambda heard: calls.__setitem__(heard.index, _call(heard)), [place.index for place in passage.places])
+    passage.forward.session.rerun(lambda heard: calls.__setitem__(heard.index, _call(heard)), [place.index for place in passage.places])
     known: dict[int, int | None] = {}
     found, causal = [], True
     for place in passage.places:

@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.models.runs.places import Place
 
 
 @torch.no_grad()
-def losses_sliced(passage: "Passage", place: "Place", heads: Sequence[int]) -> Float[Tensor, " n"]:
+def losses_sliced(passage: "EvalText", place: "Place", heads: Sequence[int]) -> Float[Tensor, " n"]:
     """The loss with the h-th of H slices of W_O's output at 0, for each of these h.
 
     Raises:
         WritesRefused: W_O serves several layers, or its output has not H · E numbers.
     """
-    again = passage.again
-    output = again.session.layout.sites[place.index].output
-    if sum(other.module == output.module for other in again.session.layout.by_output.values()) > 1 or len(output.calls) > 1:
+    forward = passage.forward
+    output = forward.session.layout.sites[place.index].output
+    if sum(other.module == output.module for other in forward.session.layout.by_output.values()) > 1 or len(output.calls) > 1:
         raise WritesRefused(f"W_O must serve one layer for its output to be sliced, got {output.module}, which serves several.")
     found = []
     for some in torch.tensor(heads).split(passage.at_once):
-        with _sliced(again.twin.get_submodule(output.module), place.heads, some):
-            outputs = again.outputs([place.index], lambda call, read: read, len(some))
+        with _sliced(forward.twin.get_submodule(output.module), place.heads, some):
+            outputs = forward.outputs([place.index], lambda call, read: read, len(some))
         found.append(passage.loss(outputs, len(some)))
     return torch.cat(found).double().cpu()
 

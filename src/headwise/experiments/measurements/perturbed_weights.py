@@ -22,7 +22,7 @@ from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.models.runs.places import Place
 
 PRICES = (3.0, 30.0, 300.0, 3000.0, 30000.0)  # of the write's squared change, in units of the write's own square
@@ -59,7 +59,7 @@ class Attention:
     root: Float[Tensor, "n E E"]  # |z·root| is the length of what is written of z
 
 
-def moved(passage: "Passage", place: "Place", heads: Sequence[int], within: float, part_of: float, seed: int = 0) -> Moved:
+def moved(passage: "EvalText", place: "Place", heads: Sequence[int], within: float, part_of: float, seed: int = 0) -> Moved:
     """Give heads of one layer other weights, one head at a time.
 
     Args:
@@ -90,13 +90,13 @@ def _farthest(found: Attention, tried: Mapping[str, Tensor], does: Mapping[str, 
     return far, varied
 
 
-def attention_of(passage: "Passage", place: "Place", heads: Sequence[int]) -> Attention:
+def attention_of(passage: "EvalText", place: "Place", heads: Sequence[int]) -> Attention:
     """Weights, what may be seen, and values of some heads of the first batch row.
 
     Raises:
         WritesRefused: something comes between what they say and W_O.
     """
-    session = passage.again.session
+    session = passage.forward.session
     output = session.layout.sites[place.index].output
     if output is None or not output.exact:
         raise WritesRefused(f"what heads of {place.module} say must reach W_O as it is, got something in between (a gate?). Its weights cannot be moved so.")
@@ -177,7 +177,7 @@ def _entropy(rows: Float[Tensor, "*k n T S"]) -> Float[Tensor, "*k n T"]:
 
 
 @torch.no_grad()
-def effects(passage: "Passage", place: "Place", heads: Sequence[int], words: Float[Tensor, "n T E"]) -> Float[Tensor, " n"]:
+def effects(passage: "EvalText", place: "Place", heads: Sequence[int], words: Float[Tensor, "n T E"]) -> Float[Tensor, " n"]:
     """How far the model's output moves when each of these heads, alone, says this."""
     found = []
     for some in torch.arange(len(heads)).split(passage.at_once):
@@ -188,5 +188,5 @@ def effects(passage: "Passage", place: "Place", heads: Sequence[int], words: Flo
                 copies[copy, :, :, heads[number]] = words[number].to(read)
             return copies.flatten(0, 1)
 
-        found.append(passage.loss(passage.again.outputs([place.index], change, len(some)), len(some)))
+        found.append(passage.loss(passage.forward.outputs([place.index], change, len(some)), len(some)))
     return torch.cat(found).double().cpu()

@@ -14,7 +14,7 @@ from headwise.models.runs.activation_store import stored_call
 from headwise.models.runs.slicing import one_head
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.models.capture.recorder import AttentionRecord
 
 
@@ -34,10 +34,10 @@ class Apart:
 
 
 @torch.no_grad()
-def apart(passage: "Passage") -> Apart:
+def apart(passage: "EvalText") -> Apart:
     """Each head alone, and how far the patterns of heads are from one another; one pass."""
     found: dict[int, tuple[list[float], list[float], float]] = {}
-    passage.again.session.rerun(lambda heard: found.__setitem__(heard.index, _one_layer(heard)), [place.index for place in passage.places])
+    passage.forward.session.rerun(lambda heard: found.__setitem__(heard.index, _one_layer(heard)), [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
     return Apart([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
@@ -70,19 +70,19 @@ def _distance(heard: "AttentionRecord") -> float:
 
 
 @torch.no_grad()
-def losses_tied(passage: "Passage", layers: "list[int]") -> Float[Tensor, " n"]:
+def losses_tied(passage: "EvalText", layers: "list[int]") -> Float[Tensor, " n"]:
     """The loss with each of these layers tied, one at a time, and with all of them: every head says what head 0 says, as `hw.TieHeads` has it.
 
     Raises:
         WritesRefused: something acts on what heads say before W_O reads it.
     """
     for layer in layers:
-        output = passage.again.session.layout.sites[passage.places[layer].index].output
+        output = passage.forward.session.layout.sites[passage.places[layer].index].output
         if not output.exact:
             raise WritesRefused(
                 f"what heads of {passage.places[layer].module} say must reach W_O as it is, got something in between (a gate?). Use hw.TieHeads."
             )
     calls = [passage.places[layer].index for layer in layers]
-    outputs = [passage.again.outputs(some, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1) for some in ([call] for call in calls)]
-    every = passage.again.outputs(calls, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1)
+    outputs = [passage.forward.outputs(some, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1) for some in ([call] for call in calls)]
+    every = passage.forward.outputs(calls, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1)
     return torch.cat([passage.loss(one, 1) for one in (*outputs, every)]).double().cpu()

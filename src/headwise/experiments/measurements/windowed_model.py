@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from headwise.analysis.ablation.losses import NO_LABEL, CrossEntropy, Loss, next_tokens, real_tokens
-from headwise.analysis.ablation.partial_forward import Again
+from headwise.analysis.ablation.partial_forward import PartialForward
 from headwise.axes import Bool, Tensor
 from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, TensorMask
 from headwise.models.capture.call_hooks import hook_calls
@@ -21,7 +21,7 @@ from headwise.models.model_info import is_encoder_decoder
 if TYPE_CHECKING:
     from torch import nn
 
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
 
 
 def narrowed(hf: "nn.Module", modules: Sequence[str], window: int, first: int) -> Any:
@@ -44,23 +44,23 @@ def within(asked: AttentionRequest, window: int, first: int) -> Bool[Tensor, "B 
     return (((here[..., None] - there).abs() < window) | (there < first))[:, None]
 
 
-def losses_in_windows(passage: "Passage", models: Sequence["nn.Module"], window: int) -> list[float]:
+def losses_in_windows(passage: "EvalText", models: Sequence["nn.Module"], window: int) -> list[float]:
     """The loss of the text: of the model as it is, then of each narrowed one; for "next" of the tokens behind the first window alone, as all narrower ones "
     "see the same."""
     loss = behind(passage, window)
-    ways = (passage.again.reuses, passage.again.copies)
-    own = float(loss(passage.again.tape.outputs, 1))
-    others = [Again(replace(passage.again.session, hf=model), ways) for model in models]
-    return [own, *(float(loss(other.tape.outputs, 1)) for other in others)]
+    ways = (passage.forward.reuses, passage.forward.copies)
+    own = float(loss(passage.forward.cache.outputs, 1))
+    others = [PartialForward(replace(passage.forward.session, hf=model), ways) for model in models]
+    return [own, *(float(loss(other.cache.outputs, 1)) for other in others)]
 
 
-def behind(passage: "Passage", window: int) -> Loss:
+def behind(passage: "EvalText", window: int) -> Loss:
     """The passage's loss, of the tokens that the first window does not reach, where it is about single tokens."""
-    again = passage.again
-    if not isinstance(passage.loss, CrossEntropy) or is_encoder_decoder(again.session.hf):
+    forward = passage.forward
+    if not isinstance(passage.loss, CrossEntropy) or is_encoder_decoder(forward.session.hf):
         return passage.loss  # what an encoder sees less of is every token of the decoder's
-    labels = next_tokens(again, real_tokens(again, again.tape.outputs["logits"]))
+    labels = next_tokens(forward, real_tokens(forward, forward.cache.outputs["logits"]))
     if len(passage.loss.labels) != int((labels != NO_LABEL).sum()):
         return passage.loss  # of masked tokens: they see both ways
     labels[:, : window - 1] = NO_LABEL
-    return CrossEntropy(again, labels)
+    return CrossEntropy(forward, labels)

@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from headwise.analysis.writes import Written, written_by_layer
+from headwise.analysis.writes import LayerWrites, layer_writes
 from headwise.axes import Float, Tensor
 from headwise.models.layout import w_o_by_head
 
 if TYPE_CHECKING:
-    from headwise.analysis.ablation.eval_text import Passage
+    from headwise.analysis.ablation.eval_text import EvalText
     from headwise.experiments.study import Study
 
 
@@ -89,7 +89,7 @@ def _measured(study: "Study") -> Writing:
     rows, tokens = [], []
     for number in range(len(study.texts)):
         passage = study.passage(number)
-        layers = written_by_layer(passage)
+        layers = layer_writes(passage)
         mine = [_matrix(passage, layer, matrices) for layer in range(len(layers))]
         rows.append([_sums(written, matrix) for written, matrix in zip(layers, mine, strict=True)])
         tokens.append(float(layers[0].total.shape[0] * layers[0].total.shape[1]))
@@ -98,9 +98,9 @@ def _measured(study: "Study") -> Writing:
     return Writing(torch.tensor(tokens), **{name: _stacked([row[name] for row in rows_of] for rows_of in rows) for name in names}, matrices=tuple(mine))
 
 
-def _matrix(passage: "Passage", layer: int, known: dict[str, Matrix]) -> Matrix:
+def _matrix(passage: "EvalText", layer: int, known: dict[str, Matrix]) -> Matrix:
     """W_O of a layer; that of a module that serves several is taken apart once."""
-    session = passage.again.session
+    session = passage.forward.session
     output = session.layout.sites[passage.places[layer].index].output
     if output.module not in known:
         module = session.module(output.module)
@@ -118,7 +118,7 @@ def matrix(blocks: Float[Tensor, "H E M"]) -> Matrix:
     return Matrix(singular, rank, inverse, blocks.dtype)
 
 
-def _sums(layer: Written, matrix: Matrix) -> dict[str, Tensor]:
+def _sums(layer: LayerWrites, matrix: Matrix) -> dict[str, Tensor]:
     """The numbers of one layer of one text."""
     writes, out, read = (x.double().flatten(0, 1) for x in (layer.writes, layer.out, layer.read))  # (B T) H M, (B T) M, (B T) H E
     total = layer.total.to(matrix.dtype).double().flatten(0, 1)
@@ -142,8 +142,8 @@ def _sliced(writes: Float[Tensor, "n H M"], out: Float[Tensor, "n M"], read: Flo
     slices = out.unflatten(-1, (heads, width))
     mine = torch.diagonal(writes.unflatten(-1, (heads, width)), dim1=1, dim2=2).transpose(1, 2)  # head h's part of slice h
     both = (mine * slices).sum(-1)
-    lengths = torch.linalg.vector_norm(slices, dim=-1) * torch.linalg.vector_norm(writes, dim=-1)
-    return {"removed": slices.square().sum((0, 2)), "own": both.sum(0), "alike": (both / lengths.clamp(min=1e-300)).sum(0)}
+    value_weighted = torch.linalg.vector_norm(slices, dim=-1) * torch.linalg.vector_norm(writes, dim=-1)
+    return {"removed": slices.square().sum((0, 2)), "own": both.sum(0), "alike": (both / value_weighted.clamp(min=1e-300)).sum(0)}
 
 
 def _stacked(texts: Iterable[Iterable[Tensor]]) -> Tensor:

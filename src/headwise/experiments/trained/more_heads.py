@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headwise.analysis.ablation.eval_text import Opener
-from headwise.analysis.ablation.exact_ablation import loss_without, zeros
+from headwise.analysis.ablation.eval_text import Evaluator
+from headwise.analysis.ablation.exact_ablation import joint_ablation_losses, zero_ablation
 from headwise.axes import Bool, Int, Tensor
 from headwise.experiments import bible_passages as passages
 from headwise.experiments.trained.letters import Letters, letters
@@ -133,11 +133,11 @@ def held_loss(model: GPT2LMHeadModel, data: Letters, length: int) -> float:
 
 def removed(model: GPT2LMHeadModel, heads: int, data: Letters, settings: Settings, seed: int) -> list[dict[str, Any]]:
     """The loss with a share of all heads removed at random, several times; shares that make no whole number of heads are left out."""
-    passage = Opener(Model(model), "next").open(data.windows(REMOVED, settings.length))
+    passage = Evaluator(Model(model), "next").open(data.windows(REMOVED, settings.length))
     total = heads * settings.layers
     shares = [share for share in SHARES if (share * total).is_integer() and 0 < share * total < total]
     plans = [plan for share in shares for plan in at_random(round(share * total), settings.layers, heads, DRAWS, seed)]
-    losses = loss_without(passage, torch.stack(plans), zeros).unflatten(0, (len(shares), DRAWS))
+    losses = joint_ablation_losses(passage, torch.stack(plans), zero_ablation).unflatten(0, (len(shares), DRAWS))
     return [{"share": share, "losses": [round(loss - passage.base, 4) for loss in row.tolist()]} for share, row in zip(shares, losses, strict=True)]
 
 

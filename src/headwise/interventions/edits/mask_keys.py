@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, unreachable
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges, unreachable
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, TensorMask
 
 
@@ -48,20 +48,20 @@ class MaskKeys(Edit):
             raise ArgumentError(f"keys must be places from 0, at least one, got {self.keys!r}. Pass [0] for the first token.")
         object.__setattr__(self, "keys", tuple(sorted(set(keys))))
 
-    def claims(self, anatomy: Anatomy) -> list[Claim]:
-        return [(anatomy.place(self.layer, self.head, self.part).index, self.head, "keys")]
+    def claims(self, head_map: HeadMap) -> list[Claim]:
+        return [(head_map.place(self.layer, self.head, self.part).index, self.head, "keys")]
 
-    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+    def not_in_weights(self, head_map: HeadMap) -> str | None:
         return "no weight says which keys a head may look at"
 
-    def not_at_run(self, anatomy: Anatomy) -> str | None:
-        return unreachable(anatomy, anatomy.place(self.layer, self.head, self.part))
+    def not_at_run(self, head_map: HeadMap) -> str | None:
+        return unreachable(head_map, head_map.place(self.layer, self.head, self.part))
 
-    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
         yield from ()
 
-    def at_run(self, anatomy: Anatomy) -> AtRun:
-        place = anatomy.place(self.layer, self.head, self.part)
+    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+        place = head_map.place(self.layer, self.head, self.part)
 
         def change(asked: AttentionRequest) -> AttentionRequest:
             heads, length = asked.query.shape[1], asked.key.shape[2]
@@ -70,7 +70,7 @@ class MaskKeys(Edit):
             hidden = TensorMask(seen)
             return replace(asked, call=replace(asked.call, mask=hidden if asked.call.mask is None else MaskIntersection(hidden, asked.call.mask)))
 
-        return AtRun(calls={place.index: change})
+        return RuntimeChanges(calls={place.index: change})
 
 
 ENTRY = Kind(MaskKeys, "the head may not look at these keys; only as the model runs", "LAYER.HEAD=KEY,KEY,...")

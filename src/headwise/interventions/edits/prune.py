@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.z_hooks import scale_heads
 
 
@@ -36,23 +36,23 @@ class Prune(Edit):
     part: str | None = None
     kind: ClassVar[str] = "prune"
 
-    def claims(self, anatomy: Anatomy) -> list[Claim]:
-        index = anatomy.place(self.layer, self.head, self.part).index
+    def claims(self, head_map: HeadMap) -> list[Claim]:
+        index = head_map.place(self.layer, self.head, self.part).index
         return [(index, self.head, what) for what in ("words", "query", "key", "value", "keys", "tied")]
 
-    def not_in_weights(self, anatomy: Anatomy) -> str | None:
+    def not_in_weights(self, head_map: HeadMap) -> str | None:
         return None  # `shrinking` tells, of all that are pruned together
 
-    def not_at_run(self, anatomy: Anatomy) -> str | None:
+    def not_at_run(self, head_map: HeadMap) -> str | None:
         return None
 
-    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
+    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
         yield from ()  # likewise
 
-    def at_run(self, anatomy: Anatomy) -> AtRun:
-        place = anatomy.place(self.layer, self.head, self.part)
+    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+        place = head_map.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 0.0)
-        return AtRun(words={place.index: scale_heads(factors)})
+        return RuntimeChanges(words={place.index: scale_heads(factors)})
 
 
 ENTRY = Kind(Prune, "the head is taken out; the matrices shrink", "LAYER.HEAD")

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 
 from headwise.interventions.amounts import finite
-from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges, shared
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.z_hooks import scale_heads
 
 
@@ -41,24 +41,24 @@ class Scale(Edit):
     def __post_init__(self) -> None:
         finite("factor", self.factor)
 
-    def claims(self, anatomy: Anatomy) -> list[Claim]:
-        return [(anatomy.place(self.layer, self.head, self.part).index, self.head, "words")]
+    def claims(self, head_map: HeadMap) -> list[Claim]:
+        return [(head_map.place(self.layer, self.head, self.part).index, self.head, "words")]
 
-    def not_in_weights(self, anatomy: Anatomy) -> str | None:
-        place = anatomy.place(self.layer, self.head, self.part)
-        return shared(anatomy, place, [anatomy.output(place, self.head)])
+    def not_in_weights(self, head_map: HeadMap) -> str | None:
+        place = head_map.place(self.layer, self.head, self.part)
+        return shared(head_map, place, [head_map.output(place, self.head)])
 
-    def not_at_run(self, anatomy: Anatomy) -> str | None:
+    def not_at_run(self, head_map: HeadMap) -> str | None:
         return None
 
-    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
-        block = anatomy.output(anatomy.place(self.layer, self.head, self.part), self.head)
+    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
+        block = head_map.output(head_map.place(self.layer, self.head, self.part), self.head)
         yield Rewritten(block.parameter, lambda whole: block.put(whole, block.of(whole) * self.factor))
 
-    def at_run(self, anatomy: Anatomy) -> AtRun:
-        place = anatomy.place(self.layer, self.head, self.part)
+    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+        place = head_map.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), self.factor)
-        return AtRun(words={place.index: scale_heads(factors)})
+        return RuntimeChanges(words={place.index: scale_heads(factors)})
 
 
 ENTRY = Kind(Scale, "what the head adds is multiplied", "LAYER.HEAD=FACTOR")

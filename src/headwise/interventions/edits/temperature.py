@@ -8,8 +8,8 @@ import torch
 
 from headwise.errors import ArgumentError
 from headwise.interventions.amounts import finite
-from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared, unreachable
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges, shared, unreachable
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.capture.attention_request import AttentionRequest
 from headwise.models.parameters.head_blocks import HeadBlock
 
@@ -48,36 +48,36 @@ class Temperature(Edit):
         if self.temperature <= 0:
             raise ArgumentError(f"temperature must be above 0, got {self.temperature}. Above 1 is flatter, below 1 sharper.")
 
-    def claims(self, anatomy: Anatomy) -> list[Claim]:
-        return [(anatomy.place(self.layer, self.head, self.part).index, self.head, "query")]
+    def claims(self, head_map: HeadMap) -> list[Claim]:
+        return [(head_map.place(self.layer, self.head, self.part).index, self.head, "query")]
 
-    def not_in_weights(self, anatomy: Anatomy) -> str | None:
-        place = anatomy.place(self.layer, self.head, self.part)
-        side = anatomy.projections[place.index].query
+    def not_in_weights(self, head_map: HeadMap) -> str | None:
+        place = head_map.place(self.layer, self.head, self.part)
+        side = head_map.projections[place.index].query
         if side.refusal is not None:
             return f"the rows of each head's query cannot be told apart in {place.module}: {side.refusal}"
         if not side.linear:
             return f"queries of {place.module} are normalised after W_Q, whose size has no effect"
-        return shared(anatomy, place, self._blocks(anatomy))
+        return shared(head_map, place, self._blocks(head_map))
 
-    def not_at_run(self, anatomy: Anatomy) -> str | None:
-        return unreachable(anatomy, anatomy.place(self.layer, self.head, self.part))
+    def not_at_run(self, head_map: HeadMap) -> str | None:
+        return unreachable(head_map, head_map.place(self.layer, self.head, self.part))
 
-    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
-        for block in self._blocks(anatomy):
+    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
+        for block in self._blocks(head_map):
             yield Rewritten(block.parameter, lambda whole, block=block: block.put(whole, block.of(whole) / self.temperature))
 
-    def at_run(self, anatomy: Anatomy) -> AtRun:
-        place = anatomy.place(self.layer, self.head, self.part)
+    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+        place = head_map.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 1 / self.temperature)
 
         def change(asked: AttentionRequest) -> AttentionRequest:
             return replace(asked, query=asked.query * factors.to(asked.query)[:, None, None])
 
-        return AtRun(calls={place.index: change})
+        return RuntimeChanges(calls={place.index: change})
 
-    def _blocks(self, anatomy: Anatomy) -> tuple[HeadBlock, ...]:
-        return anatomy.side(anatomy.place(self.layer, self.head, self.part), "query").heads[self.head].blocks
+    def _blocks(self, head_map: HeadMap) -> tuple[HeadBlock, ...]:
+        return head_map.side(head_map.place(self.layer, self.head, self.part), "query").heads[self.head].blocks
 
 
 ENTRY = Kind(Temperature, "the head's scores are divided by a temperature", "LAYER.HEAD=TEMPERATURE")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headwise.axes import Tensor
-from headwise.interventions.edit import AtRun, Claim, Edit, Kind, Rewritten, shared, unreachable
-from headwise.interventions.head_parameters import Anatomy
+from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges, shared, unreachable
+from headwise.interventions.head_parameters import HeadMap
 from headwise.models.capture.attention_request import AttentionRequest
 from headwise.models.parameters.head_blocks import HeadBlock
 
@@ -35,42 +35,42 @@ class TieHeads(Edit):
     part: str | None = None
     kind: ClassVar[str] = "tie_heads"
 
-    def claims(self, anatomy: Anatomy) -> list[Claim]:
-        place = anatomy.place(self.layer, None, self.part)
+    def claims(self, head_map: HeadMap) -> list[Claim]:
+        place = head_map.place(self.layer, None, self.part)
         return [(place.index, head, side) for head in range(1, place.heads) for side in SIDES] + [(place.index, 0, "tied")]
 
-    def not_in_weights(self, anatomy: Anatomy) -> str | None:
-        place = anatomy.place(self.layer, None, self.part)
+    def not_in_weights(self, head_map: HeadMap) -> str | None:
+        place = head_map.place(self.layer, None, self.part)
         for name in SIDES:
-            side = getattr(anatomy.projections[place.index], name)
+            side = getattr(head_map.projections[place.index], name)
             if side.refusal is not None:
                 return f"the rows of each head's {name} cannot be told apart in {place.module}: {side.refusal}"
-        pairs = list(self._pairs(anatomy))
+        pairs = list(self._pairs(head_map))
         if any(first.parameter != other.parameter or len(first.indices) != len(other.indices) for first, other in pairs):
             return f"the heads of {place.module} lie in parameters of their own"
-        return shared(anatomy, place, [block for pair in pairs for block in pair])
+        return shared(head_map, place, [block for pair in pairs for block in pair])
 
-    def not_at_run(self, anatomy: Anatomy) -> str | None:
-        return unreachable(anatomy, anatomy.place(self.layer, None, self.part))
+    def not_at_run(self, head_map: HeadMap) -> str | None:
+        return unreachable(head_map, head_map.place(self.layer, None, self.part))
 
-    def rewritten(self, anatomy: Anatomy) -> Iterator[Rewritten]:
-        for first, other in self._pairs(anatomy):
+    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
+        for first, other in self._pairs(head_map):
             yield Rewritten(other.parameter, lambda whole, first=first, other=other: other.put(whole, first.of(whole)))
 
-    def at_run(self, anatomy: Anatomy) -> AtRun:
+    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
         def change(asked: AttentionRequest) -> AttentionRequest:
             return replace(asked, query=_first(asked.query), key=_first(asked.key), value=_first(asked.value))
 
-        return AtRun(calls={anatomy.place(self.layer, None, self.part).index: change})
+        return RuntimeChanges(calls={head_map.place(self.layer, None, self.part).index: change})
 
-    def spared(self, anatomy: Anatomy) -> dict[int, set[int]]:
-        return {anatomy.place(self.layer, None, self.part).index: {0}}
+    def spared(self, head_map: HeadMap) -> dict[int, set[int]]:
+        return {head_map.place(self.layer, None, self.part).index: {0}}
 
-    def _pairs(self, anatomy: Anatomy) -> Iterator[tuple[HeadBlock, HeadBlock]]:
+    def _pairs(self, head_map: HeadMap) -> Iterator[tuple[HeadBlock, HeadBlock]]:
         """Head 0's rows, and the rows that become like them."""
-        place = anatomy.place(self.layer, None, self.part)
+        place = head_map.place(self.layer, None, self.part)
         for name in SIDES:
-            first, *others = anatomy.side(place, name).heads
+            first, *others = head_map.side(place, name).heads
             for other in others:
                 yield from zip(first.blocks, other.blocks, strict=False)
 

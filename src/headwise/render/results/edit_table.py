@@ -23,7 +23,7 @@ STATEMENT = "How long what each head writes is, after over before."
 def write_tables(edited: "EditedModel", found: "Effect") -> dict[str, HeadTable]:
     """By part: how much each head writes, after over before."""
     tables = {}
-    for part, places in edited.anatomy.parts.items():
+    for part, places in edited.head_map.parts.items():
         rows = found.writes[part]
         if rows is not None:
             group = places[0].heads // places[0].key_heads
@@ -90,8 +90,8 @@ def _number(x: Any) -> str:
 
 def _touched(edited: "EditedModel", part: str) -> Sequence[int]:
     """The layers that an edit is in."""
-    calls = {index for one in edited.edits for index, _, _ in one.claims(edited.anatomy)}
-    return [place.layer for place in edited.anatomy.parts[part] if place.index in calls]
+    calls = {index for one in edited.edits for index, _, _ in one.claims(edited.head_map)}
+    return [place.layer for place in edited.head_map.parts[part] if place.index in calls]
 
 
 def _effect(found: "Effect") -> Iterator[Any]:

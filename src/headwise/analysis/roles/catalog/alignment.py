@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from headwise.analysis.roles.baselines import uniform
-from headwise.analysis.roles.corpus import Aligned, Material
+from headwise.analysis.roles.corpus import AlignedPairs, Corpus
 from headwise.analysis.roles.role import Ask, Questions, Reading, Role
 
 
@@ -14,19 +14,19 @@ from headwise.analysis.roles.role import Ask, Questions, Reading, Role
 class Pair(Reading):
     """An input, and which of its parts belong together."""
 
-    aligned: Aligned
+    aligned: AlignedPairs
 
 
-def read(model, material: Material) -> Iterator[Pair]:
-    for aligned in material.some(material.aligned):
+def read(model, corpus: Corpus) -> Iterator[Pair]:
+    for aligned in corpus.some(corpus.aligned):
         yield Pair(aligned.what, aligned)
 
 
-def asker(model, material: Material) -> Ask:
+def asker(model, corpus: Corpus) -> Ask:
     return lambda pair: [_question(pair.aligned)]
 
 
-def _question(aligned: Aligned) -> Questions:
+def _question(aligned: AlignedPairs) -> Questions:
     query = torch.tensor([token for asking, _ in aligned.pairs for token in asking])
     right = torch.zeros(len(query), aligned.keys, dtype=torch.bool)
     rows = iter(range(len(query)))
@@ -40,7 +40,7 @@ def _question(aligned: Aligned) -> Questions:
     return Questions(aligned.task, query, right, among, guesses)
 
 
-def _diagonal(query, right, aligned: Aligned):
+def _diagonal(query, right, aligned: AlignedPairs):
     """What a head scores that goes through both sequences at an even pace."""
     span = sorted(aligned.among) if aligned.among is not None else range(aligned.keys)
     low, high = int(query.min()), int(query.max())

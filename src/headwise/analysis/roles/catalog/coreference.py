@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.pronouns import Pronoun
 from headwise.analysis.roles.role import Ask, Questions, Reading, Role
 from headwise.analysis.roles.word_alignment import tokens_of
@@ -18,15 +18,15 @@ class Mentioned(Reading):
     pronoun: Pronoun
 
 
-def read(model, material: Material) -> Iterator[Mentioned]:
-    seen = [pronoun for pronoun in material.pronouns if material.ahead or max(pronoun.right[0], pronoun.wrong[0]) < pronoun.place[0]]
-    for pronoun in material.some(seen):
+def read(model, corpus: Corpus) -> Iterator[Mentioned]:
+    seen = [pronoun for pronoun in corpus.pronouns if corpus.ahead or max(pronoun.right[0], pronoun.wrong[0]) < pronoun.place[0]]
+    for pronoun in corpus.some(seen):
         ids, units = tokens_of(model.tokenizer, pronoun.text, (pronoun.place, pronoun.right, pronoun.wrong))
         if all(units) and len(set().union(*units)) == sum(map(len, units)):
             yield Mentioned(torch.tensor([ids]), pronoun, units=units)
 
 
-def asker(model, material: Material) -> Ask:
+def asker(model, corpus: Corpus) -> Ask:
     return lambda text: [_question(text.pronoun)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from headwise.analysis.roles.baselines import offsets, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Reading, Role
 from headwise.analysis.roles.sentences import Sentence
 from headwise.analysis.roles.word_alignment import tokens_of
@@ -23,29 +23,29 @@ class Parsed(Reading):
     sentence: Sentence
 
 
-def read(model, material: Material) -> Iterator[Parsed]:
-    for sentence in material.some([sentence for sentence in material.sentences if len(sentence.spans) in WORDS]):
+def read(model, corpus: Corpus) -> Iterator[Parsed]:
+    for sentence in corpus.some([sentence for sentence in corpus.sentences if len(sentence.spans) in WORDS]):
         ids, units = tokens_of(model.tokenizer, sentence.text, sentence.spans)
         yield Parsed(torch.tensor([ids]), sentence, units=units)
 
 
-def asker(model, material: Material) -> Ask:
-    return lambda text: list(_questions(text.sentence, text.units, material))
+def asker(model, corpus: Corpus) -> Ask:
+    return lambda text: list(_questions(text.sentence, text.units, corpus))
 
 
-def _questions(sentence: Sentence, units: Sequence[tuple[int, ...]], material: Material) -> Iterator[Questions]:
+def _questions(sentence: Sentence, units: Sequence[tuple[int, ...]], corpus: Corpus) -> Iterator[Questions]:
     pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for word, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True)):
-        if head < 0 or relation == "punct" or (material.relations and relation not in material.relations):
+        if head < 0 or relation == "punct" or (corpus.relations and relation not in corpus.relations):
             continue
         if not units[word] or not units[head] or set(units[word]) & set(units[head]):
             continue  # a word that the tokenizer dropped, or two in one token
         pairs[f"{relation} → head"].append((word, head))
         pairs[f"head → {relation}"].append((head, word))
     for task, found in pairs.items():
-        seen = [(query, key) for query, key in found if key < query or material.ahead]
+        seen = [(query, key) for query, key in found if key < query or corpus.ahead]
         if seen:
-            yield _of(task, seen, len(units), material.ahead)
+            yield _of(task, seen, len(units), corpus.ahead)
 
 
 def _of(task: str, pairs: list[tuple[int, int]], words: int, ahead: bool) -> Questions:

@@ -3,15 +3,15 @@
 import torch
 
 from headwise.analysis.roles.baselines import uniform, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Role
 from headwise.analysis.roles.tokenized_text import texts
 
 AWAY = (32, 128)  # tokens
 
 
-def asker(model, material: Material) -> Ask:
-    return lambda text: [_beyond(away, len(text.tokens), material.ahead) for away in AWAY if len(text.tokens) > 2 * away]
+def asker(model, corpus: Corpus) -> Ask:
+    return lambda text: [_beyond(away, len(text.tokens), corpus.ahead) for away in AWAY if len(text.tokens) > 2 * away]
 
 
 def _beyond(away: int, length: int, ahead: bool) -> Questions:

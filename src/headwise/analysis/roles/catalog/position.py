@@ -3,16 +3,16 @@
 import torch
 
 from headwise.analysis.roles.baselines import uniform, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Role
 from headwise.analysis.roles.tokenized_text import texts
 
 AWAY = (-4, -3, -2, -1, 1, 2, 3, 4)
 
 
-def asker(model, material: Material) -> Ask:
-    away = [offset for offset in AWAY if offset < 0 or material.ahead]
-    return lambda text: [_at(offset, len(text.tokens), material.ahead) for offset in away]
+def asker(model, corpus: Corpus) -> Ask:
+    away = [offset for offset in AWAY if offset < 0 or corpus.ahead]
+    return lambda text: [_at(offset, len(text.tokens), corpus.ahead) for offset in away]
 
 
 def _at(offset: int, length: int, ahead: bool) -> Questions:

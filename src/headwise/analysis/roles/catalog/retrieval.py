@@ -7,7 +7,7 @@ import torch
 
 from headwise.analysis.roles import random_prose as prose
 from headwise.analysis.roles.baselines import offsets, uniform, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Reading, Role
 from headwise.analysis.roles.tokenized_text import longest
 from headwise.analysis.roles.word_alignment import tokens_of
@@ -26,12 +26,12 @@ class Haystack(Reading):
     query: Int[Tensor, " n"]
 
 
-def read(model, material: Material) -> Iterator[Haystack]:
+def read(model, corpus: Corpus) -> Iterator[Haystack]:
     """The number is told somewhere, and asked for at the end. A model that sees ahead gets its mask in place of the answer."""
-    random, mask = material.random(), getattr(model.tokenizer, "mask_token_id", None)
-    if material.ahead and mask is None:
+    random, mask = corpus.random(), getattr(model.tokenizer, "mask_token_id", None)
+    if corpus.ahead and mask is None:
         return
-    for _ in range(min(TEXTS, material.limit)):
+    for _ in range(min(TEXTS, corpus.limit)):
         sentences = [prose.sentence(random) for _ in range(random.randint(*SENTENCES))]
         name, number = random.choice(NAMES), "".join(random.choice("0123456789") for _ in range(DIGITS))
         told = f"The secret number of {name} is {number}."
@@ -40,7 +40,7 @@ def read(model, material: Material) -> Iterator[Haystack]:
         first, second = text.index(number), text.rindex(number)
         ids, (needle, answer) = tokens_of(model.tokenizer, text, [(first, first + DIGITS), (second, second + DIGITS)])
         if len(needle) == len(answer) and len(ids) <= longest(model):
-            yield _haystack(ids, needle, answer, mask if material.ahead else None)
+            yield _haystack(ids, needle, answer, mask if corpus.ahead else None)
 
 
 def _haystack(ids: list[int], needle: Sequence[int], answer: Sequence[int], mask: int | None) -> Haystack:
@@ -50,8 +50,8 @@ def _haystack(ids: list[int], needle: Sequence[int], answer: Sequence[int], mask
     return Haystack(given, torch.tensor(needle), torch.tensor(answer) - int(mask is None))
 
 
-def asker(model, material: Material) -> Ask:
-    return lambda text: [_question(text, material.ahead)]
+def asker(model, corpus: Corpus) -> Ask:
+    return lambda text: [_question(text, corpus.ahead)]
 
 
 def _question(text: Haystack, ahead: bool) -> Questions:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from headwise.analysis.roles.baselines import uniform, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Role
 from headwise.analysis.roles.tokenized_text import Text, texts
 from headwise.axes import Bool, Float, Tensor
@@ -13,10 +13,10 @@ from headwise.errors import ModelError
 PAIRS, ALIKE = 20000, 3.0  # a pair of tokens is alike when its cosine lies so many standard deviations above that of random pairs
 
 
-def asker(model, material: Material) -> Ask:
+def asker(model, corpus: Corpus) -> Ask:
     table = _embeddings(model)
-    bar = _bar(table, material.seed)
-    return lambda text: [_question(text, table, bar, material.ahead)]
+    bar = _bar(table, corpus.seed)
+    return lambda text: [_question(text, table, bar, corpus.ahead)]
 
 
 def _embeddings(model) -> Float[Tensor, "V M"]:

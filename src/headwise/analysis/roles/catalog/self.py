@@ -3,13 +3,13 @@
 import torch
 
 from headwise.analysis.roles.baselines import uniform, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Role
 from headwise.analysis.roles.tokenized_text import texts
 
 
-def asker(model, material: Material) -> Ask:
-    return lambda text: [_question(len(text.tokens), material.ahead)]
+def asker(model, corpus: Corpus) -> Ask:
+    return lambda text: [_question(len(text.tokens), corpus.ahead)]
 
 
 def _question(length: int, ahead: bool) -> Questions:

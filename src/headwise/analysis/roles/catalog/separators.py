@@ -5,16 +5,16 @@ from collections.abc import Set
 import torch
 
 from headwise.analysis.roles.baselines import uniform, visible
-from headwise.analysis.roles.corpus import Material
+from headwise.analysis.roles.corpus import Corpus
 from headwise.analysis.roles.role import Ask, Questions, Role
 from headwise.analysis.roles.tokenized_text import Text, texts
 
 MARKS = frozenset(".,;:!?")
 
 
-def asker(model, material: Material) -> Ask:
+def asker(model, corpus: Corpus) -> Ask:
     special = set(getattr(model.tokenizer, "all_special_ids", ()))
-    return lambda text: _questions(text, special, material.ahead)
+    return lambda text: _questions(text, special, corpus.ahead)
 
 
 def _questions(text: Text, special: Set[int], ahead: bool) -> list[Questions]:
