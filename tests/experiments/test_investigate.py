@@ -9,19 +9,19 @@ from headwise.experiments.card import Card, Number
 from headwise.experiments.claim import Claim
 from headwise.experiments.claims import ORDER
 from tests.analysis.toys import decoder
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 
 KEYS = {"name", "sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model"}
-KEYS |= {"verdict", "says", "numbers", "plot", "correction", "texts", "tokens", "measure", "cited", "seconds", "model"}
+KEYS |= {"verdict", "summary", "says", "numbers", "plot", "correction", "texts", "tokens", "measure", "cited", "seconds", "model"}
 
 
-def claim(work, about_model=True) -> Claim:
-    return Claim("Heads are many.", "We", "https://example.org", "Nothing.", "More than one.", "One.", "Count.", work, about_model)
+def claim(run, about_model=True) -> Claim:
+    return Claim("Heads are many.", "We", "https://example.org", "Nothing.", "More than one.", "One.", "Count.", run, about_model)
 
 
 def counted(study):
-    study.tell("counting", 1, 2)
-    return Card("kept", "There are many.", {"heads": Number(float(len(study.heads)))}, texts=len(study.texts), tokens=study.words, measure=study.loss)
+    study.progress("counting", 1, 2)
+    return Card("kept", "There are many.", {"heads": Number(float(len(study.heads)))}, texts=len(study.texts), tokens=study.token_count, measure=study.loss)
 
 
 def refused(study):
@@ -34,30 +34,30 @@ def claims(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
     calls = []
 
-    def work(study):
+    def run(study):
         calls.append(len(study.texts))
         return counted(study)
 
-    monkeypatch.setattr(home, "entries", lambda package: {"a_refused": claim(refused), "b_counted": claim(work)})
+    monkeypatch.setattr(home, "entries", lambda package: {"a_refused": claim(refused), "b_counted": claim(run)})
     return calls
 
 
 def test_each_claim_has_its_card_by_place_and_by_name(claims):
     told = []
-    found = hw.investigate(decoder(), stories(3), tell=lambda *what: told.append(what))
+    found = hw.investigate(decoder(), stories(3), progress=lambda *what: told.append(what))
     assert [one.name for one in found] == ["a_refused", "b_counted"]
     assert len(found) == 2 and found[1] is found["b_counted"] and found[:1] == (found[0],)
     assert found["b_counted"].card.numbers["heads"].value == 18
-    assert repr(found) == "Claims(a_refused: can't tell, b_counted: kept)"
+    assert repr(found) == "ClaimResults(a_refused: inconclusive, b_counted: kept)"
     assert told == [("a_refused", 0, 100), ("b_counted", 50, 100), ("b_counted: counting", 75, 100), ("", 100, 100)]
-    with pytest.raises(ArgumentError, match=r"claim must be among those that were looked at: a_refused, b_counted, got 'c'\. Correct the name"):
+    with pytest.raises(ArgumentError, match=r"No claim named 'c' was tested\. These were: a_refused, b_counted"):
         found["c"]
 
 
 def test_what_a_model_does_not_let_us_see_ends_no_other_claim(claims):
     found = hw.investigate(decoder(), stories(3))
-    assert found["a_refused"].card.verdict == "can't tell"
-    assert found["a_refused"].card.says == "This cannot be measured on this model: writes of layer 0 cannot be told by head: a norm."
+    assert found["a_refused"].card.verdict == "inconclusive"
+    assert found["a_refused"].card.summary == "This model does not allow the measurement: writes of layer 0 cannot be told by head: a norm."
     assert found["b_counted"].card.verdict == "kept"
 
 
@@ -99,14 +99,14 @@ def test_only_some(claims):
 
 def test_a_wrong_call_is_refused(claims, plain):
     model = decoder()
-    with pytest.raises(ArgumentError, match=r"only must name claims among a_refused, b_counted, got 'c'\. Correct the name"):
+    with pytest.raises(ArgumentError, match=r"only must be names of claims, got 'c'\. The claims are a_refused, b_counted"):
         hw.investigate(model, stories(3), only=["b_counted", "c"])
     with pytest.raises(ArgumentTypeError, match=r"only must be names of claims, got 7\. Pass a list of names"):
         hw.investigate(model, stories(3), only=7)
     with pytest.raises(ArgumentError, match="texts must hold at least one text, got an empty list"):
         hw.investigate(model, [])
     for name, value, least in (("length", 7, 8), ("limit", 0, 1), ("seed", -1, 0), ("seed", True, 0), ("limit", 2.0, 1)):
-        with pytest.raises(ArgumentError, match=rf"{name} must be a whole number from {least}, got {value!r}\. Leave it out for the usual one"):
+        with pytest.raises(ArgumentError, match=rf"{name} must be an integer of at least {least}, got {value!r}\. Leave it out for the default"):
             hw.investigate(model, stories(3), **{name: value})
 
 
@@ -120,7 +120,7 @@ def test_an_argument_that_is_wrong_is_not_passed_off_as_a_verdict(monkeypatch):
 
 
 def test_all_claims_stand_in_their_order_and_say_what_they_are():
-    known = home.known()
+    known = home.all_claims()
     assert list(known) == [name for name in ORDER if name in known]  # a file of another name would come last
     for name, one in known.items():
         assert one.sentence.endswith((".", "?", "!")) and len(one.sentence) < 140, name

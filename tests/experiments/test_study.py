@@ -4,11 +4,11 @@ from transformers import BertConfig, BertModel, T5Config, T5ForConditionalGenera
 
 import headwise as hw
 from headwise.errors import ArgumentError, ModelError
-from headwise.experiments.annotated_files import Annotated, annotated
-from headwise.experiments.bible_passages import COUNT
+from headwise.experiments.annotation_files import AnnotationFiles, annotation_files
+from headwise.experiments.bible_text import COUNT
 from headwise.experiments.study import Study
 from tests.analysis.toys import decoder, encoder, tokenizer, vocabulary
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 from tests.models.tiny import drawn
 
 
@@ -26,7 +26,7 @@ def test_what_it_knows_of_model_and_texts(study):
     assert (study.loss, study.part, len(study.heads), study.own_texts) == ("next", "self", 18, True)
     assert study.heads[7] == (1, 1)
     assert study.texts == stories(6)
-    assert study.words == sum(len(study.model.tokenizer(text)["input_ids"]) for text in study.texts)
+    assert study.token_count == sum(len(study.model.tokenizer(text)["input_ids"]) for text in study.texts)
     assert study.counts.tolist() == [len(study.model.tokenizer(text)["input_ids"]) - 1 for text in study.texts]
 
 
@@ -49,7 +49,7 @@ def test_losses_without_heads_are_those_of_an_edited_model(study):
 
 
 def test_many_plans_at_once_are_each_alone(study):
-    plans = torch.stack([study.plan({(1, 2)}), study.plan([]), study.plan(study.heads)])
+    plans = torch.stack([study.head_mask({(1, 2)}), study.head_mask([]), study.head_mask(study.heads)])
     found = study.losses_of(plans)
     assert found.shape == (6, 3)
     assert torch.allclose(found[:, 0], study.losses({(1, 2)}), atol=1e-6)
@@ -66,28 +66,28 @@ def test_gradient_and_shares(study):
 
 def test_heads_of_a_large_model_are_silenced_on_some_of_the_texts(model, monkeypatch):
     small = Study(model, stories(12), seed=3)
-    assert small.ablated == list(range(12))
-    monkeypatch.setattr("headwise.experiments.study.WORK", 0)
+    assert small.ablation_texts == list(range(12))
+    monkeypatch.setattr("headwise.experiments.study.ABLATION_FLOPS", 0)
     large = Study(model, stories(12), seed=3)
-    assert len(large.ablated) == len(large.effects) == 8
-    assert set(large.ablated) < set(range(12))
-    assert torch.allclose(large.effects, small.effects[large.ablated], atol=1e-6)
-    assert large.words_of(large.ablated) < large.words == small.words
+    assert len(large.ablation_texts) == len(large.effects) == 8
+    assert set(large.ablation_texts) < set(range(12))
+    assert torch.allclose(large.effects, small.effects[large.ablation_texts], atol=1e-6)
+    assert large.tokens_of(large.ablation_texts) < large.token_count == small.token_count
 
 
 def test_runs_are_made_once_and_told_of(model):
     told = []
-    study = Study(model, stories(3), tell=lambda *what: told.append(what))
+    study = Study(model, stories(3), progress=lambda *what: told.append(what))
     assert study.runs() is study.runs()
     assert [run.tokens[0] == model.tokenizer.tokenize(text) for run, text in zip(study.runs(), study.texts, strict=True)] == [True] * 3
-    assert told == [("reading", 1, 3), ("reading", 2, 3), ("reading", 3, 3)]
+    assert told == [("running texts", 1, 3), ("running texts", 2, 3), ("running texts", 3, 3)]
 
 
 def test_roles_are_cast_on_the_texts(model, monkeypatch):
-    monkeypatch.setattr("headwise.experiments.study.CAST", 10)
+    monkeypatch.setattr("headwise.experiments.study.ROLE_TEXTS", 10)
     told = []
-    study = Study(model, stories(9, 8), length=60, tell=lambda role, done, total: told.append(role))
-    cast = study.cast
+    study = Study(model, stories(9, 8), length=60, progress=lambda role, done, total: told.append(role))
+    cast = study.roles
     assert {"induction", "position"} <= set(cast["of_role"].values.tolist())
     assert cast.attrs["left_out"]["grammar"] == "no sentences were given"
     assert "role duplicate_token, induction" in told and any("position" in role for role in told)
@@ -118,7 +118,7 @@ def test_passes_beyond_the_memory_are_made_again(model, monkeypatch):
     wide, narrow = Study(model, stories(3)), Study(model, stories(3))
     assert wide.passage(1) is wide.passage(1)
     kept = wide.losses({(0, 0)})
-    monkeypatch.setattr("headwise.experiments.study.HELD", 0)
+    monkeypatch.setattr("headwise.experiments.study.CACHE_BYTES", 0)
     assert torch.equal(kept, narrow.losses({(0, 0)}))
     assert narrow.passage(1) is not narrow.passage(1)
 
@@ -130,27 +130,27 @@ def test_without_texts_there_are_ours(model):
 
 
 def test_too_few_texts_for_a_verdict(study):
-    assert study.few(6, "it") is None
-    card = study.few(7, "the share of heads that can go")
-    assert card.verdict == "can't tell"
-    assert card.says == "The share of heads that can go must be measured on 7 texts or more, got 6. Give more texts."
-    assert (card.texts, card.tokens) == (6, study.words)
+    assert study.too_few_texts(6, "it") is None
+    card = study.too_few_texts(7, "the share of heads that can be removed")
+    assert card.verdict == "inconclusive"
+    assert card.summary == "The share of heads that can be removed needs at least 7 texts to be measured; got 6. Give more texts."
+    assert (card.texts, card.tokens) == (6, study.token_count)
 
 
 def test_heads_that_there_are_not(study):
     with pytest.raises(ArgumentError, match=r"heads must be of the part self of this model, got \(0, 6\)\. Look at study\.heads"):
         study.losses({(0, 6)})
     with pytest.raises(ArgumentError, match=r"heads must be of the part self of this model, got \(-1, 0\)"):
-        study.plan({(-1, 0)})
+        study.head_mask({(-1, 0)})
 
 
 def test_a_model_that_reads_no_text():
-    with pytest.raises(ModelError, match=r"a tokenizer must be there to read text, got none with this model\. Pass tokenizer= to open_model"):
+    with pytest.raises(ModelError, match=r"This model has no tokenizer, which claims need to read text\. Pass tokenizer= to open_model"):
         _ = Study(hw.open_model(decoder().hf), stories(3)).texts
 
 
 def test_annotation_files_as_they_were_named(tmp_path):
-    found = annotated(conllu=str(tmp_path / "a"), winobias=[tmp_path / "b", str(tmp_path / "c")])
-    assert found == Annotated(tmp_path / "a", None, (tmp_path / "b", tmp_path / "c"))
+    found = annotation_files(conllu=str(tmp_path / "a"), winobias=[tmp_path / "b", str(tmp_path / "c")])
+    assert found == AnnotationFiles(tmp_path / "a", None, (tmp_path / "b", tmp_path / "c"))
     assert found.files == (tmp_path / "a", tmp_path / "b", tmp_path / "c")
-    assert annotated(gap=tmp_path / "g", winobias=tmp_path / "w").files == (tmp_path / "g", tmp_path / "w")
+    assert annotation_files(gap=tmp_path / "g", winobias=tmp_path / "w").files == (tmp_path / "g", tmp_path / "w")

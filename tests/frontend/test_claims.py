@@ -6,8 +6,8 @@ import pytest
 
 import headwise as hw
 from headwise.experiments.card import Card, Number, Plot, Series
-from headwise.experiments.card_json import card_to
-from headwise.experiments.investigate import known
+from headwise.experiments.card_json import card_to_json
+from headwise.experiments.investigate import all_claims
 from tests.frontend.conftest import served
 from tests.frontend.look import audited, opened, wait, wide
 from tests.frontend.test_views import SMALL
@@ -19,9 +19,16 @@ LINES = Plot(
     "nats a letter",
     [Series("trained", [1, 2, 4], [2.5, 2.25, 2.375], [2.4, 2.2, 2.3], [2.6, 2.3, 2.4]), Series("drawn", [1, 2, 4], [2.9, 2.8, 2.85])],
     log_x=True,
-    equal=2.6,
+    reference=2.6,
 )
-POINTS = Plot("points", "says", "writes", [Series("a head", [0.1, 1.0, 10.0], [0.001, 0.01, 0.1]), Series("by hand", [5.0], [0.0])], log_x=True, log_y=True)
+POINTS = Plot(
+    "points",
+    "size of z",
+    "size of the write",
+    [Series("a head", [0.1, 1.0, 10.0], [0.001, 0.01, 0.1]), Series("by hand", [5.0], [0.0])],
+    log_x=True,
+    log_y=True,
+)
 BARS = Plot("bars", "layer", "share <b>", [Series("kept", [float(x) for x in range(40)], [x / 40 for x in range(40)])])
 CARDS = {
     "more_heads": Card(
@@ -35,7 +42,7 @@ CARDS = {
         "cut", "W_O keeps all.", {"kept": Number(0.999, unit="share"), "rank": Number(7.0, unit="heads")}, POINTS, texts=16, tokens=768, measure="next"
     ),
     "equal_say": Card("kept", "They have, from -0.057 to W-1.", {"tiny": Number(1.5e-7, low=1e-7, high=2e-7)}, BARS, texts=16, tokens=768, measure="kl"),
-    "specialise": Card("can't tell", "This cannot be measured on this model: it reads no text."),
+    "specialise": Card("inconclusive", "This cannot be measured on this model: it reads no text."),
 }
 FACTS = ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")
 
@@ -43,10 +50,10 @@ FACTS = ("sentence", "source", "address", "published", "definition", "refuted_by
 def told(cards=CARDS):
     """What the server would answer, with these cards."""
     entries = []
-    for name, claim in known().items():
+    for name, claim in all_claims().items():
         card = cards.get(name)
         facts = {fact: getattr(claim, fact) for fact in FACTS}
-        entries.append({"name": name, **facts, "card": card and card_to(card), "seconds": card and 3.25})
+        entries.append({"name": name, **facts, "card": card and card_to_json(card), "seconds": card and 3.25})
     return {"model": "llama", "claims": entries}
 
 
@@ -78,17 +85,17 @@ def card(page, name):
 
 def test_a_card_says_what_was_found_and_by_which_numbers(shown):
     page = shown()
-    assert [one.get_attribute("data-claim") for one in page.locator(".card").all()] == list(known())
+    assert [one.get_attribute("data-claim") for one in page.locator(".card").all()] == list(all_claims())
     words = {name: card(page, name).locator(".verdict").inner_text() for name in CARDS}
-    assert words == {"more_heads": "Kept, corrected", "output_loses": "Cut", "equal_say": "Kept", "specialise": "Can’t tell"}
+    assert words == {"more_heads": "Kept, corrected", "output_loses": "Cut", "equal_say": "Kept", "specialise": "Inconclusive"}
     assert card(page, "others_carry").locator(".verdict").inner_text() == "Not measured here"
     assert card(page, "more_heads").locator("ins").inner_text() == "Better up to a point."
     assert page.locator("del").all_inner_texts() == ["WO loses information."]
     assert all(one.locator(".verdict svg path").count() == 1 for one in page.locator(".card").all()), "a verdict has a shape, not a colour alone"
     assert card(page, "equal_say").locator(".found").inner_text() == "They have, from −0.057 to W-1."
-    assert page.locator(".view-head .sub").inner_text() == f"4 of {len(known())} measured, 3 on llama as loaded, 1 on small models trained for the claim"
+    assert page.locator(".view-head .sub").inner_text() == f"4 of {len(all_claims())} measured, 3 on llama as loaded, 1 on small models trained for the claim"
     link = card(page, "more_heads").locator(".source a")
-    assert link.get_attribute("href") == known()["more_heads"].address and link.get_attribute("rel") == "noreferrer"
+    assert link.get_attribute("href") == all_claims()["more_heads"].address and link.get_attribute("rel") == "noreferrer"
     measured = card(page, "output_loses").locator(".source .mark")
     measured.focus()
     tip = page.locator(".tip:popover-open").inner_text()
@@ -97,14 +104,14 @@ def test_a_card_says_what_was_found_and_by_which_numbers(shown):
     assert "plays no part" in card(page, "more_heads").locator(".source .mark").get_attribute("data-tip")
     assert card(page, "specialise").locator(".source").inner_text().endswith("not measurable")
     assert card(page, "others_carry").locator(".source").inner_text().endswith("cited")
-    assert known()["others_carry"].published[:40] in card(page, "others_carry").locator(".found").inner_text()
+    assert all_claims()["others_carry"].published[:40] in card(page, "others_carry").locator(".found").inner_text()
 
 
 def test_the_rule_and_every_number_are_a_click_away(shown):
     page = shown()
     how = card(page, "more_heads").locator("details")
     how.locator("summary").click()
-    claim, text = known()["more_heads"], how.inner_text()
+    claim, text = all_claims()["more_heads"], how.inner_text()
     assert claim.definition in text and claim.refuted_by in text and claim.rule in text and claim.published in text
     row = how.locator("tbody tr")
     assert row.locator("th").inner_text().split("\n") == ["best", "the lowest <i>loss</i>"]
@@ -148,7 +155,14 @@ def test_a_picture_tells_its_numbers_to_eye_pointer_and_keys(shown):
 def test_cards_are_filtered_by_verdict(shown):
     page = shown()
     buttons = page.locator(".view-head .segmented button")
-    assert buttons.all_inner_texts() == [f"all {len(known())}", "kept 1", "kept, corrected 1", "cut 1", "can’t tell 1", f"not measured here {len(known()) - 4}"]
+    assert buttons.all_inner_texts() == [
+        f"all {len(all_claims())}",
+        "kept 1",
+        "kept, corrected 1",
+        "cut 1",
+        "inconclusive 1",
+        f"not measured here {len(all_claims()) - 4}",
+    ]
     for button, name in ((1, "equal_say"), (2, "more_heads"), (3, "output_loses"), (4, "specialise")):
         buttons.nth(button).focus()
         page.keyboard.press("Enter")
@@ -175,14 +189,18 @@ def test_cards_can_be_read_by_all_on_desk_and_phone(shown, theme):
 
 def test_a_claim_is_measured_and_its_card_is_kept(page, fresh):
     opened(page, fresh, "claims")
-    button = page.get_by_role("button", name=f"measure on llama: {known()[QUICK].sentence}")
+    button = page.get_by_role("button", name=f"measure on llama: {all_claims()[QUICK].sentence}")
     button.wait_for(timeout=60_000)
-    assert page.locator(".view-head .sub").inner_text().startswith(f"{sum(not claim.about_model for claim in known().values())} of {len(known())} measured")
+    assert (
+        page.locator(".view-head .sub")
+        .inner_text()
+        .startswith(f"{sum(not claim.about_model for claim in all_claims().values())} of {len(all_claims())} measured")
+    )
     button.focus()
     page.keyboard.press("Enter")
     card(page, QUICK).locator(".source .mark.equal").wait_for(timeout=60_000)
     verdict = card(page, QUICK).locator(".verdict").inner_text()
-    assert verdict in ("Kept", "Kept, corrected", "Cut", "Can’t tell") and card(page, QUICK).locator("tbody tr").count() > 0
+    assert verdict in ("Kept", "Kept, corrected", "Cut", "Inconclusive") and card(page, QUICK).locator("tbody tr").count() > 0
     assert card(page, QUICK).locator("button", has_text="Measure").count() == 0
     found = card(page, QUICK).locator(".found").inner_text()
     opened(page, fresh, "claims")
@@ -233,14 +251,14 @@ def test_no_more_than_four_works_at_once_is_told(unchecked, tiny):
     page.route("**/api/claims?*", lambda route: route.fulfill(json=told({})))
     page.route("**/api/jobs", lambda route: route.fulfill(status=429, json={"error": {"kind": "Busy", "message": "jobs must be at most 4 at once."}}))
     opened(page, tiny, "claims")
-    page.get_by_role("button", name=f"measure on llama: {known()[QUICK].sentence}").click()
+    page.get_by_role("button", name=f"measure on llama: {all_claims()[QUICK].sentence}").click()
     page.locator(".work .note.fails").wait_for()
     assert page.locator(".work .note.fails").inner_text() == "The measurement broke off. jobs must be at most 4 at once."
 
 
 def test_progress_stands_in_the_card_that_is_measured(page, job, tiny):
     opened(page, tiny, "claims")
-    page.get_by_role("button", name=f"measure on llama: {known()[QUICK].sentence}").click()
+    page.get_by_role("button", name=f"measure on llama: {all_claims()[QUICK].sentence}").click()
     card(page, QUICK).locator(".progress").wait_for()
     assert page.locator(".progress").count() == 1 and page.evaluate("document.activeElement.innerText") == "Cancel"
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from headwise.experiments.card_json import card_to
-from headwise.experiments.investigate import known
+from headwise.experiments.card_json import card_to_json
+from headwise.experiments.investigate import all_claims
 
 QUICK = "equal_say"
 
@@ -24,14 +24,14 @@ def claims(page, model="llama"):
 def test_every_claim_is_told_and_nothing_is_measured(page):
     assert "claims" in page.get("/api/state").json()["can"]
     told = claims(page)
-    assert list(told) == list(known())
-    for name, claim in known().items():
+    assert list(told) == list(all_claims())
+    for name, claim in all_claims().items():
         assert {fact: told[name][fact] for fact in ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")} == {
             fact: getattr(claim, fact) for fact in ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")
         }
         assert (told[name]["card"] is None) == claim.about_model
     bare = page.get("/api/claims").json()
-    assert bare["model"] is None and [one["card"] for one in bare["claims"]] == [None] * len(known())
+    assert bare["model"] is None and [one["card"] for one in bare["claims"]] == [None] * len(all_claims())
 
 
 def test_one_claim_is_measured_with_its_progress_and_is_there_afterwards(page, opened):
@@ -45,7 +45,7 @@ def test_one_claim_is_measured_with_its_progress_and_is_there_afterwards(page, o
     assert found["state"] == "done", found
     (told,) = found["result"]
     assert told["name"] == QUICK and told["seconds"] > 0 and claims(page)[QUICK] == told
-    assert told["card"] == card_to(investigate(opened["llama"], only=QUICK, cache=False)[QUICK].card)
+    assert told["card"] == card_to_json(investigate(opened["llama"], only=QUICK, cache=False)[QUICK].card)
     steps = [data for name, data, _ in heard if name == "job" and data["state"] == "running" and data["doing"]]
     assert steps[0]["doing"] == QUICK and any(step["doing"].startswith(f"{QUICK}: ") for step in steps) and {step["of"] for step in steps} == {100}
     done = [step["done"] for step in steps]
@@ -83,4 +83,4 @@ def test_a_model_without_a_tokenizer_says_so(page, opened, monkeypatch):
     monkeypatch.setattr(opened["llama"], "tokenizer", None)
     assert claims(page)[QUICK]["card"] is None
     found = page.finished(page.post("/api/jobs", session=page.session, kind="claims", model="llama", only=QUICK).json()["id"])
-    assert found["state"] == "failed" and found["error"]["message"].startswith("a tokenizer must be there to read text")
+    assert found["state"] == "failed" and found["error"]["message"].startswith("This model has no tokenizer")

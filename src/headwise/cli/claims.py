@@ -12,7 +12,7 @@ from headwise.cli.text_source import read_text
 from headwise.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from headwise.experiments.investigate import Claims
+    from headwise.experiments.investigate import ClaimResults
 
 
 def claims(
@@ -59,13 +59,13 @@ def claims(
             limit=limit,
             seed=seed,
             cache=not anew,
-            tell=tell,
+            progress=tell,
         )
     _tell(found, numbers or bool(only), csv, png, json)
     return 0
 
 
-def _tell(found: "Claims", numbers: bool, csv: Path | None, png: Path | None, json: bool) -> None:
+def _tell(found: "ClaimResults", numbers: bool, csv: Path | None, png: Path | None, json: bool) -> None:
     from headwise.render.results.claims_table import COLUMNS, claim_lines, number_rows
 
     write_csv(csv, COLUMNS, number_rows(found))
@@ -77,7 +77,7 @@ def _tell(found: "Claims", numbers: bool, csv: Path | None, png: Path | None, js
         show(*claim_lines(found, numbers))
 
 
-def _draw(found: "Claims", png: Path) -> None:
+def _draw(found: "ClaimResults", png: Path) -> None:
     from headwise.render.claim_plot import plot_figure
     from headwise.render.figure import save_figure
 

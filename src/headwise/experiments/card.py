@@ -1,11 +1,18 @@
-"""What an experiment found: the verdict, the numbers that made it, and a picture of them."""
+"""The outcome of an experiment: a verdict, the numbers that decided it, and a plot of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verdict = Literal["kept", "cut", "corrected", "can't tell"]
-VERDICTS: tuple[Verdict, ...] = ("kept", "corrected", "cut", "can't tell")
+from headwise.deprecation import warn
+
+ClaimVerdict = Literal["kept", "cut", "corrected", "inconclusive"]
+VERDICTS: Mapping[ClaimVerdict, str] = {
+    "kept": "supported",
+    "corrected": "partly supported: true of some part of it, which the card names",
+    "cut": "refuted",
+    "inconclusive": "the numbers do not decide",
+}
 
 
 @dataclass(frozen=True)
@@ -13,11 +20,11 @@ class Number:
     """One number of a card.
 
     Attributes:
-        means: what it is, in words; "" where its name says it.
+        means: what was measured, in words; "" where the name says it.
         low: lower end of its 95 % interval; None where it is exact.
         high: upper end.
         unit: such as "nats", "heads", "share"; "" for a plain number.
-        published: what the source found, as it stands there; None where it gives no such number.
+        published: the source's own figure, as printed there; None where it gives none.
     """
 
     value: float
@@ -30,7 +37,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of a picture, x rising for lines; `low` and `high` draw a band around a line."""
+    """Points of a plot, with x ascending for lines; `low` and `high` draw a band around a line."""
 
     name: str
     x: Sequence[float]
@@ -41,22 +48,20 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture of at most a few series and at most 300 points each.
+    """A plot of a few series of at most 300 points each.
 
     Attributes:
         kind: "line", "points" or "bars".
-        across: label of x.
-        up: label of y.
-        equal: a level to compare with, drawn as a dashed line, such as 1 / heads.
+        reference: a level to compare with, drawn as a dashed line, such as 1 / heads.
     """
 
     kind: Literal["line", "points", "bars"]
-    across: str
-    up: str
+    x_label: str
+    y_label: str
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
-    equal: float | None = None
+    reference: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,16 +69,16 @@ class Card:
     """The outcome of a claim's experiment.
 
     Attributes:
-        says: one to three sentences with the numbers that decided, or how many texts would be needed.
+        summary: one to three sentences with the numbers that decided, or how many texts would be needed.
         correction: for "corrected": the sentence as it holds, such as "Better up to a point."
-        numbers: all that was measured, by name.
-        texts: how many texts were read, and `tokens` of them.
-        measure: what was measured as the loss: "next", "masked", "kl", "cosine"; "" where no loss is involved.
+        numbers: everything that was measured, by name.
+        texts: how many texts were read, with `tokens` tokens in all.
+        measure: the loss: "next", "masked", "kl" or "cosine"; "" where no loss is involved.
         cited: nothing here was measured on this machine.
     """
 
-    verdict: Verdict
-    says: str
+    verdict: ClaimVerdict
+    summary: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
     plot: Plot | None = None
     correction: str = ""
@@ -81,3 +86,9 @@ class Card:
     tokens: int = 0
     measure: str = ""
     cited: bool = False
+
+    @property
+    def says(self) -> str:
+        """Deprecated: `summary`."""
+        warn("Card.says", "summary")
+        return self.summary

@@ -1,4 +1,4 @@
-"""What a claim is: a sentence that people say about heads, and how it is put to the test."""
+"""A claim: a sentence that people say about heads, and the experiment that tests it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence about heads.
+    """A sentence about heads and how it is tested.
 
     Attributes:
-        sentence: as it is said.
-        source: who said or tested it.
-        address: where that can be read.
+        sentence: the claim as people word it.
+        source: who made or tested it.
+        address: where the source can be read.
         published: what the source found, with its numbers.
-        definition: what the words of the sentence are taken to mean here, so that they can be measured.
-        refuted_by: what would have to be seen for the sentence to be cut.
+        definition: how the words of the sentence are made measurable here.
+        refuted_by: the observation that would refute it.
         rule: how the verdict follows from the numbers.
-        work: the experiment.
-        about_model: False where the experiment trains models of its own and the model at hand plays no part.
+        run: the experiment.
+        about_model: False if the experiment trains models of its own, and the model under study plays no part.
     """
 
     sentence: str
@@ -33,5 +33,5 @@ class Claim:
     definition: str
     refuted_by: str
     rule: str
-    work: Callable[["Study"], Card]
+    run: Callable[["Study"], Card]
     about_model: bool = True

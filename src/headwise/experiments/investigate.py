@@ -1,35 +1,35 @@
-"""`hw.investigate`: what people say about heads, put to the test on a model."""
+"""`hw.investigate`: test on a model what people say about attention heads."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from headwise.catalog import entries
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
-from headwise.experiments.annotated_files import annotated
+from headwise.experiments.annotation_files import annotation_files
 from headwise.experiments.card import Card
-from headwise.experiments.card_json import card_to
+from headwise.experiments.card_json import card_to_json
 from headwise.experiments.claim import Claim
 from headwise.experiments.claims import ORDER
-from headwise.experiments.language import check_language
-from headwise.experiments.result_cache import Kept, print_of, print_of_code, print_of_files
+from headwise.experiments.language_check import check_language
+from headwise.experiments.result_cache import ResultCache, code_fingerprint, file_fingerprints, model_fingerprint
 from headwise.experiments.study import LENGTH, LIMIT, Study
+from headwise.progress import ProgressCallback, no_progress
 
 if TYPE_CHECKING:
     from headwise.models.model import Model
 
-Tell = Callable[[str, int, int], None]  # what is being done, how many per cent of all are done, 100
-
 
 @dataclass(frozen=True)
-class Told:
-    """A claim and what came of it on a model.
+class ClaimResult:
+    """A claim and its outcome on a model.
 
     Attributes:
-        name: of its file.
-        seconds: that its experiment took, when it was made.
+        name: the claim's name: that of its file.
+        seconds: how long its experiment took when it was run.
         model: what the model was opened from.
     """
 
@@ -40,40 +40,48 @@ class Told:
     model: str
 
     def json(self) -> dict[str, Any]:
-        """The claim and its card as plain data."""
-        said = {name: value for name, value in asdict(self.claim).items() if name != "work"}
-        return {"name": self.name, **said, **card_to(self.card), "seconds": self.seconds, "model": self.model}
+        """The claim and its card as plain data. `says` repeats `summary` under its old name, for one release."""
+        claim = {name: value for name, value in asdict(self.claim).items() if name != "run"}
+        card = card_to_json(self.card)
+        return {"name": self.name, **claim, **card, "says": card["summary"], "seconds": self.seconds, "model": self.model}
 
 
-class Claims(Sequence[Told]):
-    """The claims that were looked at, in their order."""
+class ClaimResults(Sequence[ClaimResult]):
+    """The results of all claims that were tested, in order."""
 
-    def __init__(self, told: Iterable[Told]) -> None:
-        self._told = tuple(told)
+    def __init__(self, results: Iterable[ClaimResult]) -> None:
+        self._results = tuple(results)
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._results)
 
-    def __getitem__(self, place: Any) -> Any:
-        """By place, or by name."""
+    @overload
+    def __getitem__(self, place: int | str) -> ClaimResult: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[ClaimResult]: ...
+
+    def __getitem__(self, place: int | str | slice) -> ClaimResult | Sequence[ClaimResult]:
+        """By position, or by the claim's name."""
         if isinstance(place, str):
-            found = {told.name: told for told in self._told}
+            found = {result.name: result for result in self._results}
             if place not in found:
-                raise ArgumentError(f"claim must be among those that were looked at: {', '.join(found)}, got {place!r}. Correct the name.")
+                raise ArgumentError(f"No claim named {place!r} was tested. These were: {', '.join(found)}.")
             return found[place]
-        return self._told[place]
+        return self._results[place]
 
-    def __iter__(self) -> Iterator[Told]:
-        return iter(self._told)
+    def __iter__(self) -> Iterator[ClaimResult]:
+        return iter(self._results)
 
     def __repr__(self) -> str:
-        return f"Claims({', '.join(f'{told.name}: {told.card.verdict}' for told in self._told)})"
+        return f"ClaimResults({', '.join(f'{result.name}: {result.card.verdict}' for result in self._results)})"
 
     def json(self) -> dict[str, list[dict[str, Any]]]:
-        """All of it as plain data: `{"claims": [{"name", "verdict", "numbers", ...}]}`."""
-        return {"claims": [told.json() for told in self._told]}
+        """All results as plain data: `{"claims": [{"name", "verdict", "numbers", ...}]}`."""
+        return {"claims": [result.json() for result in self._results]}
 
 
+@renamed_parameters(tell="progress")
 def investigate(
     model: "Model",
     texts: Sequence[str] | None = None,
@@ -86,102 +94,109 @@ def investigate(
     limit: int = LIMIT,
     seed: int = 0,
     cache: bool = True,
-    tell: Tell = lambda doing, done, total: None,
-) -> Claims:
-    """Put sentences about heads to the test: each has an experiment, whose numbers say whether it is kept, cut, corrected, or whether nothing can be told.
+    progress: ProgressCallback = no_progress,
+) -> ClaimResults:
+    """Test published claims about attention heads on a model.
 
-    Intervals are bootstrap intervals over texts, 95 %. A card that was made before, by the same code from the same weights, texts and settings, is read
-    from the cache.
+    Each claim has an experiment whose numbers decide by a rule written down beforehand: the claim is kept (supported), corrected (partly supported), cut
+    (refuted) or inconclusive. Intervals are 95 % bootstrap intervals over texts. A card measured earlier by the same code on the same weights, texts and
+    settings is read from the cache.
 
     Args:
-        model: as `open_model` gives it.
-        texts: to measure on; English prose of 1901 when absent.
-        only: names of claims; all when absent. `headwise.experiments.investigate.known()` lists them.
+        model: as `open_model` returns it.
+        texts: what to measure on; English prose of 1901 if absent.
+        only: names of the claims to test; all if absent. `headwise.experiments.investigate.all_claims()` lists them.
         conllu: a file of parsed sentences, for claims about grammar.
-        gap: a file in the format of GAP, for claims about pronouns.
-        winobias: one or more files in the format of WinoBias, likewise.
-        length: tokens of a text that are read.
-        limit: texts, at most; some are drawn at random where there are more.
-        seed: of what is drawn at random.
-        cache: read cards that were made before, and keep those that are made.
-        tell: told of the progress.
+        gap: a file in the GAP format, for claims about pronouns.
+        winobias: one or more files in the WinoBias format, likewise.
+        length: tokens read of each text.
+        limit: texts at most; if there are more, some are drawn at random.
+        seed: of every random draw.
+        cache: read cached cards, and store new ones.
+        progress: called as work advances; the total is 100 (per cent).
 
     Returns:
-        For each claim a `Told`: `claim` (sentence, source, definition, rule), `card` (verdict, says, numbers, plot) and `seconds`. By place or by name.
+        A `ClaimResult` for each claim, by position or by name: `claim` (sentence, source, definition, rule), `card` (verdict, summary, numbers, plot) and
+        `seconds`.
 
     Raises:
-        ArgumentError: no such claim; texts that are too short, or not in the language of the annotations.
-        MissingPackage: no texts were given, and the package with ours is not installed.
+        ArgumentError: no claim has that name; texts are too short, or not in the language of the annotations.
+        MissingPackage: no texts were given, and the package with the default ones is not installed.
 
     Example:
         >>> from headwise.models.loading.open_model import open_model
         >>> from transformers import LlamaConfig, LlamaForCausalLM
         >>> sizes = {"hidden_size": 12, "num_attention_heads": 3, "num_key_value_heads": 1, "num_hidden_layers": 2, "intermediate_size": 8, "vocab_size": 20}
         >>> found = investigate(open_model(LlamaForCausalLM(LlamaConfig(**sizes))), only="more_heads", cache=False)
-        >>> found["more_heads"].claim.sentence, len(found)
-        ('More heads is strictly better.', 1)
+        >>> found["more_heads"].claim.sentence, found["more_heads"].card.verdict
+        ('More heads is strictly better.', 'cut')
     """
     for name, number, least in (("length", length, 8), ("limit", limit, 1), ("seed", seed, 0)):
         if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise ArgumentError(f"{name} must be a whole number from {least}, got {number!r}. Leave it out for the usual one.")
-    wanted, notes = _wanted(only), annotated(conllu, gap, winobias)
-    study = Study(model, texts, annotated=notes, seed=seed, length=length, limit=limit)
+            raise ArgumentError(f"{name} must be an integer of at least {least}, got {number!r}. Leave it out for the default.")
+    wanted, annotations = _wanted(only), annotation_files(conllu, gap, winobias)
+    study = Study(model, texts, annotations=annotations, seed=seed, length=length, limit=limit)
     if any(claim.about_model for claim in wanted.values()):
-        check_language(study.texts, notes)
-    kept = kept_for(study, notes.files) if cache else None
-    return Claims(_told(study, wanted, kept, tell))
+        check_language(study.texts, annotations)
+    results = result_cache_for(study, annotations.files) if cache else None
+    return ClaimResults(_tested(study, wanted, results, progress))
 
 
-def known() -> Mapping[str, Claim]:
-    """Every claim by name, in their order."""
+def all_claims() -> Mapping[str, Claim]:
+    """Every claim by name, in order."""
     found = entries("headwise.experiments.claims")
     return {name: found[name] for name in sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))}
 
 
 def _wanted(only: str | Iterable[str] | None) -> Mapping[str, Claim]:
     if only is None:
-        return known()
+        return all_claims()
     if not isinstance(only, Iterable):
         raise ArgumentTypeError(f"only must be names of claims, got {only!r}. Pass a list of names.")
     names = [only] if isinstance(only, str) else list(only)
     for name in names:
-        if name not in known():
-            raise ArgumentError(f"only must name claims among {', '.join(known())}, got {name!r}. Correct the name.")
-    return {name: claim for name, claim in known().items() if name in names}
+        if name not in all_claims():
+            raise ArgumentError(f"only must be names of claims, got {name!r}. The claims are {', '.join(all_claims())}.")
+    return {name: claim for name, claim in all_claims().items() if name in names}
 
 
-def _told(study: Study, wanted: Mapping[str, Claim], kept: Kept | None, tell: Tell) -> Iterator[Told]:
+def _tested(study: Study, wanted: Mapping[str, Claim], cache: ResultCache | None, progress: ProgressCallback) -> Iterator[ClaimResult]:
     for place, (name, claim) in enumerate(wanted.items()):
-        study.tell = _within(tell, name, place, len(wanted))
-        study.tell("", 0, 1)
-        yield _one(study, name, claim, kept)
-    tell("", 100, 100)
+        study.progress = _overall(progress, name, place, len(wanted))
+        study.progress("", 0, 1)
+        yield _one(study, name, claim, cache)
+    progress("", 100, 100)
 
 
-def _one(study: Study, name: str, claim: Claim, kept: Kept | None) -> Told:
-    kept = kept if claim.about_model else None  # what was trained is read at once
-    before = None if kept is None else kept.read(name)
-    if before is not None:
-        return Told(name, claim, *before, study.model.name)
+def _one(study: Study, name: str, claim: Claim, cache: ResultCache | None) -> ClaimResult:
+    cache = cache if claim.about_model else None  # the results of training are read at once
+    cached = None if cache is None else cache.read(name)
+    if cached is not None:
+        return ClaimResult(name, claim, *cached, study.model.name)
     start = perf_counter()
     try:
-        card = claim.work(study)
-    except ModelError as error:  # what this model does not let us see is no fault of the call: the other claims go on
-        card = Card("can't tell", f"This cannot be measured on this model: {error}")
+        card = claim.run(study)
+    except ModelError as error:  # the model does not allow this measurement: the call was right, and the other claims go on
+        card = Card("inconclusive", f"This model does not allow the measurement: {error}")
     seconds = perf_counter() - start
-    if kept is not None:
-        kept.write(name, card, seconds)
-    return Told(name, claim, card, seconds, study.model.name)
+    if cache is not None:
+        cache.write(name, card, seconds)
+    return ClaimResult(name, claim, card, seconds, study.model.name)
 
 
-def _within(tell: Tell, name: str, place: int, count: int) -> Tell:
-    """Progress of one claim as its part of the whole, in per cent."""
-    return lambda doing, done, total: tell(f"{name}: {doing}" if doing else name, int(100 * (place + min(done / max(total, 1), 1.0)) / count), 100)
+def _overall(progress: ProgressCallback, name: str, place: int, count: int) -> ProgressCallback:
+    """One claim's progress as its share of the whole, in per cent."""
+
+    def report(stage: str, done: int, total: int | None) -> None:
+        share = min(done / max(total or 0, 1), 1.0)
+        progress(f"{name}: {stage}" if stage else name, int(100 * (place + share) / count), 100)
+
+    return report
 
 
-def kept_for(study: Study, files: Sequence[Path] = ()) -> Kept:
-    """The cards that were made before of these weights, texts and settings."""
+def result_cache_for(study: Study, files: Sequence[Path] = ()) -> ResultCache:
+    """The cache of cards measured on these weights, texts, annotation files and settings."""
     model = study.model
     texts = study.texts if model.tokenizer is not None else []
-    about = {"model": print_of(model.hf, model.tokenizer), "code": print_of_code(), "texts": texts, "files": print_of_files(files)}
-    return Kept({**about, "length": study.length, "seed": study.seed})
+    about = {"model": model_fingerprint(model.hf, model.tokenizer), "code": code_fingerprint(), "texts": texts, "files": file_fingerprints(files)}
+    return ResultCache({**about, "length": study.length, "seed": study.seed})

@@ -13,14 +13,14 @@ from torch import nn
 from headwise.axes import Tensor
 from headwise.errors import ModelError
 from headwise.experiments.card import Card
-from headwise.experiments.card_json import card_from, card_to
+from headwise.experiments.card_json import card_from_json, card_to_json
 from headwise.storage.atomic_write import write_whole
 from headwise.storage.cache_folder import cache_folder
 
-ROOMS = ("attention", "models", "edit", "heads", "claims")  # whose code a card depends on
+ROOMS = ("attention", "storage", "models", "interventions", "analysis", "experiments")  # whose code a card depends on
 
 
-class Kept:
+class ResultCache:
     """The cards of one model, texts and settings.
 
     Args:
@@ -34,7 +34,7 @@ class Kept:
         """A claim's card and how many seconds it took; None where it was not made, or the file is broken."""
         try:
             found = json.loads(self._path(name).read_text(encoding="utf-8"))
-            return card_from(found["card"]), float(found["seconds"])
+            return card_from_json(found["card"]), float(found["seconds"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -47,7 +47,7 @@ class Kept:
         path = self._path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps({"card": card_to(card), "seconds": seconds}))
+            write_whole(path, json.dumps({"card": card_to_json(card), "seconds": seconds}))
         except OSError as error:
             raise ModelError(f"the cache must be writable, got {error.strerror} for {str(path)!r}. Set HEADWISE_CACHE to another folder.") from None
 
@@ -56,7 +56,7 @@ class Kept:
         return cache_folder() / "claims" / f"{name}-{key}.json"
 
 
-def print_of(model: nn.Module, tokenizer: Any) -> str:
+def model_fingerprint(model: nn.Module, tokenizer: Any) -> str:
     """A print of every weight, the configuration and the tokenizer."""
     digest = hashlib.blake2b(digest_size=16)
     for name, x in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items():
@@ -69,13 +69,13 @@ def print_of(model: nn.Module, tokenizer: Any) -> str:
     return digest.hexdigest()
 
 
-def print_of_files(paths: Sequence[Path]) -> list[str]:
+def file_fingerprints(paths: Sequence[Path]) -> list[str]:
     """A print of each file; its name where it cannot be read, which those who need it will say."""
     return [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else str(path) for path in paths]
 
 
 @cache
-def print_of_code() -> str:
+def code_fingerprint() -> str:
     """A print of the code that makes cards: a claim that was mended is measured again."""
     home, digest = Path(__file__).parent.parent, hashlib.blake2b(digest_size=16)
     for path in sorted(path for room in ROOMS for path in (home / room).rglob("*") if path.suffix in (".py", ".json", ".cpp", ".h")):

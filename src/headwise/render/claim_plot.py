@@ -19,8 +19,8 @@ def plot_figure(plot: "Plot", title: str) -> "Figure":
     figure = Figure(figsize=(6.4, 3.6), facecolor=PAPER, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, parse_math=False)
-    axes.set_xlabel(plot.across, color=FAINT)
-    axes.set_ylabel(plot.up, color=FAINT)
+    axes.set_xlabel(plot.x_label, color=FAINT)
+    axes.set_ylabel(plot.y_label, color=FAINT)
     axes.spines[["top", "right"]].set_visible(False)
     for place, series in enumerate(plot.series):
         _draw(axes, plot, series, place, COLOURS[place % len(COLOURS)])
@@ -29,8 +29,8 @@ def plot_figure(plot: "Plot", title: str) -> "Figure":
         axes.xaxis.set_major_formatter("{x:g}")
     if plot.log_y:
         axes.set_yscale("log")
-    if plot.equal is not None:
-        axes.axhline(plot.equal, color=FAINT, linestyle="--", linewidth=1)
+    if plot.reference is not None:
+        axes.axhline(plot.reference, color=FAINT, linestyle="--", linewidth=1)
     if len(plot.series) > 1:
         axes.legend(frameon=False, fontsize=8.5)
     return figure

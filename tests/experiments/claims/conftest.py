@@ -8,7 +8,7 @@ import headwise as hw
 import tests.typechecking
 from headwise.experiments.study import Study
 from tests.analysis.toys import decoder, tokenizer
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 
 
 @pytest.fixture(scope="session")
@@ -17,5 +17,5 @@ def untrained():
     torch.manual_seed(0)
     study = Study(hw.open_model(LlamaForCausalLM(decoder().hf.config).eval(), tokenizer(False)), stories(8), length=24)
     with tests.typechecking.unchecked():
-        assert set(study.cast.dims) >= {"task", "layer", "head"}
+        assert set(study.roles.dims) >= {"task", "layer", "head"}
     return study

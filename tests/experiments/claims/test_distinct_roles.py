@@ -8,8 +8,8 @@ from headwise.experiments.claims import distinct_roles
 from headwise.experiments.study import Study
 from tests.analysis.plain import loss, without
 from tests.analysis.toys import decoder
-from tests.experiments.previous import previous
-from tests.experiments.stories import stories
+from tests.experiments.previous_token_model import previous
+from tests.experiments.sample_stories import stories
 
 pytestmark = pytest.mark.usefixtures("plain")
 TEXTS = stories(8)
@@ -26,7 +26,7 @@ def random():
 
 
 def test_the_planted_head_has_its_role_and_the_other_has_none(planted):
-    assert planted.cast["role"].values.tolist() == [["position: -1", "none"]]
+    assert planted.roles["role"].values.tolist() == [["position: -1", "none"]]
     found = distinct_roles._roles(planted)
     assert (found["with_role"].value, found["with_role"].low, found["roles"].value, found["own_role"].value, found["heads"].value) == (0.5, 0.5, 1, 1, 2)
 
@@ -47,18 +47,18 @@ def test_heads_that_look_alike_are_doubles(random):
 
 
 def test_where_few_texts_order_the_heads_all_others_judge(monkeypatch):
-    monkeypatch.setattr("headwise.experiments.study.WORK", 0)
+    monkeypatch.setattr("headwise.experiments.study.ABLATION_FLOPS", 0)
     study = Study(decoder(), stories(11), length=24)
     order, other = distinct_roles._ordered(study)
-    weights = study.counts[study.ablated]
+    weights = study.counts[study.ablation_texts]
     importance = (study.effects * weights[:, None, None]).sum(0)
     assert [6 * layer + head for layer, head in order.tolist()] == importance.flatten().argsort().tolist()
-    assert sorted([*other.tolist(), *study.ablated]) == list(range(11))
+    assert sorted([*other.tolist(), *study.ablation_texts]) == list(range(11))
 
 
 def test_the_curve_is_the_loss_without_the_least_important_heads(random):
     curves = distinct_roles._curves(random)
-    one, other = distinct_roles.halves(8, 0)
+    one, other = distinct_roles.split_halves(8, 0)
     importance = (random.effects[one] * random.counts[one, None, None]).sum(0)
     order = importance.flatten().argsort().tolist()
     gone = [divmod(place, 6) for place in order[: round(0.4 * 18)]]
@@ -67,7 +67,7 @@ def test_the_curve_is_the_loss_without_the_least_important_heads(random):
     base = loss(random.model.hf, text)
     risen = loss(without(random.model.hf, "llama", gone), text) - base
     curve = curves["least important first"]
-    assert float(curve.rises[1, curve.shares.index(0.4)]) * distinct_roles.scale(random) == pytest.approx(risen, abs=1e-4)
+    assert float(curve.rises[1, curve.shares.index(0.4)]) * distinct_roles.loss_scale(random) == pytest.approx(risen, abs=1e-4)
     assert float(curve.rises[:, 0].abs().max()) < 1e-9
     assert [len(curves[name].rises) for name in curves] == [4, 4, 4]
 
@@ -98,7 +98,7 @@ def test_a_share_that_can_go_has_its_ends(random):
         ((0.96, 1.0), (0.6, 0.7), (0.0, 0.02), "cut"),
         ((0.96, 1.0), (0.0, 0.02), (0.65, 0.8), "cut"),
         ((0.3, 0.7), (0.1, 0.2), (0.1, 0.3), "corrected"),
-        ((0.0, 0.7), (0.1, 0.2), (0.1, 0.3), "can't tell"),
+        ((0.0, 0.7), (0.1, 0.2), (0.1, 0.3), "inconclusive"),
     ],
 )
 def test_the_verdict(role, alike, gone, verdict):
@@ -116,14 +116,14 @@ def test_the_correction(role, own, said):
 
 
 def test_the_card(planted):
-    card = distinct_roles.work(planted)
-    assert "1 of 2 heads certainly have one of the" in card.says
-    assert "before the loss rises by 1 %" in card.says
+    card = distinct_roles.run(planted)
+    assert "1 of 2 heads certainly have one of the" in card.summary
+    assert "before the loss rises by 1 %" in card.summary
     assert (card.measure, card.texts) == ("next", 8)
     assert [series.name for series in card.plot.series] == ["least important first", "at random", "most important first"]
     assert all(len(series.x) == len(series.y) == len(series.low) == len(series.high) for series in card.plot.series)
 
 
 def test_too_few_texts():
-    card = distinct_roles.work(Study(decoder(), TEXTS[:3], length=24))
-    assert card.says == "The share of heads that can go must be measured on 8 texts or more, got 3. Give more texts."
+    card = distinct_roles.run(Study(decoder(), TEXTS[:3], length=24))
+    assert card.summary == "The share of heads that can be removed needs at least 8 texts to be measured; got 3. Give more texts."

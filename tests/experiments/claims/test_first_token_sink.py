@@ -12,8 +12,8 @@ from headwise.experiments.measurements.first_token_mass import resting as measur
 from headwise.experiments.measurements.windowed_model import behind, losses_in_windows, narrowed
 from headwise.experiments.study import Study
 from tests.analysis.toys import encoder, tokenizer, vocabulary
-from tests.experiments.claims.planted import llama, opened, resting
-from tests.experiments.stories import stories
+from tests.experiments.claims.planted_models import llama, opened, resting
+from tests.experiments.sample_stories import stories
 from tests.models.tiny import build, ids
 
 TEXTS = stories(8, 5)
@@ -21,7 +21,7 @@ TEXTS = stories(8, 5)
 
 def test_a_planted_sink_is_found_and_nothing_else():
     study = Study(resting(), TEXTS)
-    card = ENTRY.work(study)
+    card = ENTRY.run(study)
     assert card.verdict == "kept"
     weight = torch.stack([measured(study.passage(number)).weight for number in range(8)])
     assert first_token_sink._rests(weight, study).tolist() == [[True, False]]
@@ -39,7 +39,7 @@ def test_an_untrained_model_has_no_sink(plain):
     torch.manual_seed(0)
     sizes = {"hidden_size": 72, "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 96, "num_hidden_layers": 3}
     hf = LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary()), **sizes)).eval()
-    card = ENTRY.work(Study(hw.open_model(hf, tokenizer(False)), TEXTS))
+    card = ENTRY.run(Study(hw.open_model(hf, tokenizer(False)), TEXTS))
     assert card.verdict == "cut"
     assert card.numbers["resting"].value == 0
     assert card.numbers["weight"].value == pytest.approx(card.numbers["equal"].value, abs=0.01)
@@ -85,9 +85,9 @@ def test_losses_in_windows_are_those_of_a_mask(window, first):
 
 
 def test_an_encoder_looks_both_ways(plain):
-    card = ENTRY.work(Study(encoder(), TEXTS))
+    card = ENTRY.run(Study(encoder(), TEXTS))
     assert card.measure == "masked"
-    assert "on the first token (always [CLS] here);" in card.says
+    assert "on the first token (always [CLS] here);" in card.summary
     assert "another word" not in card.numbers
     assert card.numbers["loss, window"].value != card.numbers["loss"].value
     passage = Evaluator(encoder(), "masked").open(TEXTS[0])
@@ -103,21 +103,21 @@ def test_which_tokens_a_window_is_judged_by():
 
 
 def test_texts_that_are_too_short_for_a_window(plain):
-    card = ENTRY.work(Study(resting(), TEXTS, length=20))
-    assert "Windows could not be tried: 0 texts have the 32 tokens that are needed, of 6." in card.says
+    card = ENTRY.run(Study(resting(), TEXTS, length=20))
+    assert "Windows could not be tried: 0 texts have the 32 tokens that are needed, of 6." in card.summary
     assert "cost" not in card.numbers
-    assert card.verdict == "can't tell"
+    assert card.verdict == "inconclusive"
 
 
 def test_attention_that_cannot_be_narrowed(monkeypatch, plain):
     monkeypatch.setattr(first_token_sink, "unreachable", lambda head_map, place: f"{place.module} computes its attention itself")
-    card = ENTRY.work(Study(resting(), TEXTS))
-    assert "Windows could not be tried: transformer.h.0.attn computes its attention itself." in card.says
+    card = ENTRY.run(Study(resting(), TEXTS))
+    assert "Windows could not be tried: transformer.h.0.attn computes its attention itself." in card.summary
 
 
 def test_too_few_texts():
-    card = ENTRY.work(Study(resting(), TEXTS[:5]))
-    assert card.says == "How much rests on the first token must be measured on 6 texts or more, got 5. Give more texts."
+    card = ENTRY.run(Study(resting(), TEXTS[:5]))
+    assert card.summary == "How much rests on the first token needs at least 6 texts to be measured; got 5. Give more texts."
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_too_few_texts():
         (0.05, "above", "above", ("kept", "")),
         (0.5, "below", "above", ("corrected", "Heads look there, and what they write comes from there even more.")),
         (0.5, "above", "below", ("corrected", "Heads rest on it, and the model can do without.")),
-        (0.5, "unsure", "above", ("can't tell", "")),
-        (0.5, "above", "unsure", ("can't tell", "")),
+        (0.5, "unsure", "above", ("inconclusive", "")),
+        (0.5, "above", "unsure", ("inconclusive", "")),
     ],
 )
 def test_the_rule(heads, draws_less, needed, verdict):

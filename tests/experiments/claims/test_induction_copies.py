@@ -16,10 +16,10 @@ from headwise.experiments.claims.induction_copies import ENTRY, _verdict
 from headwise.experiments.measurements import copying as home
 from headwise.experiments.measurements.copying import copied, others
 from headwise.experiments.study import Study
-from headwise.experiments.trained import results
+from headwise.experiments.trained import stored_results as results
 from tests.analysis.toys import encoder, tokenizer, vocabulary
-from tests.experiments.claims.planted import copying
-from tests.experiments.stories import stories
+from tests.experiments.claims.planted_models import copying
+from tests.experiments.sample_stories import stories
 
 TEXTS = stories(3, 3)
 
@@ -31,7 +31,7 @@ def study():
 
 @pytest.fixture(scope="module")
 def card(study):
-    return ENTRY.work(study)
+    return ENTRY.run(study)
 
 
 def test_the_head_that_copies_is_found_and_nothing_else(study, card):
@@ -93,12 +93,12 @@ def test_an_untrained_model_has_no_induction(plain):
         "max_position_embeddings": 128,
     }
     hf = LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary()), **sizes)).eval()
-    card = ENTRY.work(Study(hw.open_model(hf, tokenizer(False)), TEXTS))
-    assert card.verdict == "can't tell"
+    card = ENTRY.run(Study(hw.open_model(hf, tokenizer(False)), TEXTS))
+    assert card.verdict == "inconclusive"
     assert card.numbers["heads"].value == 0
-    assert "No head certainly looks at what followed an earlier copy" in card.says
-    assert "There is no induction head to try." in card.says
-    assert card.plot.across == "layer"
+    assert "No head certainly looks at what followed an earlier copy" in card.summary
+    assert "There is no induction head to try." in card.summary
+    assert card.plot.x_label == "layer"
 
 
 def test_an_encoder_foretells_nothing(monkeypatch, plain):
@@ -109,9 +109,9 @@ def test_an_encoder_foretells_nothing(monkeypatch, plain):
         return cast.assign(role=(("layer", "head"), cast.role.where(cast.role != "none", "induction").values))
 
     monkeypatch.setattr(induction_copies, "roles", all_cast)
-    card = ENTRY.work(Study(encoder(), TEXTS))
-    assert card.verdict == "can't tell"
-    assert "This part of the model foretells no next token, so that nothing says whether they copy it." in card.says
+    card = ENTRY.run(Study(encoder(), TEXTS))
+    assert card.verdict == "inconclusive"
+    assert "This part of the model foretells no next token, so that nothing says whether they copy it." in card.summary
 
 
 def test_without_direct_effects_the_loss_decides(monkeypatch, study, plain):
@@ -119,11 +119,11 @@ def test_without_direct_effects_the_loss_decides(monkeypatch, study, plain):
         raise WritesRefused("direct effects on logits must be those of a map to the vocabulary that comes last, got another end (a cap on logits?).")
 
     monkeypatch.setattr(home, "readout", refused)
-    card = ENTRY.work(study)
+    card = ENTRY.run(study)
     assert card.verdict == "kept"
     assert "direct" not in card.numbers
-    assert "What they add to logits could not be read: direct effects on logits must be" in card.says
-    assert card.plot.across == "layer"
+    assert "What they add to logits could not be read: direct effects on logits must be" in card.summary
+    assert card.plot.x_label == "layer"
 
 
 def test_too_small_a_vocabulary_is_said(plain):
@@ -137,17 +137,17 @@ def test_too_small_a_vocabulary_is_said(plain):
     }
     model = hw.open_model(LlamaForCausalLM(LlamaConfig(**sizes, max_position_embeddings=8)), tokenizer(False))
     study = Study(model, ["the cat saw the dog and the fox"])
-    card = ENTRY.work(study)
-    assert card.verdict == "can't tell"
-    assert card.says.startswith("Random text that repeats could not be read: ")
+    card = ENTRY.run(study)
+    assert card.verdict == "inconclusive"
+    assert card.summary.startswith("Random text that repeats could not be read: ")
 
 
 def test_the_control_is_told_of(card):
     if results.path_of("repeats").exists():
         assert card.numbers["control: fixed, other lengths"].value > card.numbers["control: random, other lengths"].value
-        assert "Control: a small model trained on repeats of one length has a loss of " in card.says
+        assert "Control: a small model trained on repeats of one length has a loss of " in card.summary
     else:
-        assert "Of the control, models trained on repeats of one length, nothing can be told" in card.says
+        assert "Of the control, models trained on repeats of one length, nothing can be told" in card.summary
 
 
 def test_a_control_that_was_not_trained_is_said(monkeypatch, tmp_path):
@@ -176,7 +176,7 @@ def test_others_come_from_the_same_layers_as_long_as_there_are_some():
         (0.0, None, "cut"),
         (1.0, -1.0, "corrected"),
         (0.0, 1.0, "corrected"),
-        (0.03, 1.0, "can't tell"),
+        (0.03, 1.0, "inconclusive"),
     ],
 )
 def test_the_rule(difference, direct, verdict):

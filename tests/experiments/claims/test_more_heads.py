@@ -3,7 +3,7 @@ import copy
 import pytest
 
 from headwise.experiments.claims.more_heads import ENTRY, judge
-from headwise.experiments.trained import results
+from headwise.experiments.trained import stored_results as results
 
 
 def planted(by_heads: dict[int, float], noise: float = 0.001) -> dict:
@@ -22,18 +22,18 @@ def planted(by_heads: dict[int, float], noise: float = 0.001) -> dict:
         ({1: 2.0, 2: 1.9, 4: 1.8, 8: 1.7}, "kept"),
         ({1: 2.0, 2: 1.8, 4: 1.7, 8: 1.9}, "corrected"),
         ({1: 1.7, 2: 1.8, 4: 1.9, 8: 2.0}, "cut"),
-        ({1: 2.0, 2: 1.9, 4: 1.8, 8: 1.8}, "can't tell"),
+        ({1: 2.0, 2: 1.9, 4: 1.8, 8: 1.8}, "inconclusive"),
     ],
 )
 def test_the_verdict_follows_from_the_losses(by_heads, verdict):
     card = judge(planted(by_heads))
     assert card.verdict == verdict
     assert card.correction == ("Better up to a point." if verdict == "corrected" else "")
-    assert ("no doubling of the heads is certain" in card.says) == (verdict == "can't tell")
+    assert ("no doubling of the heads is certain" in card.summary) == (verdict == "inconclusive")
 
 
 def test_where_noise_is_as_large_as_the_differences_nothing_can_be_told():
-    assert judge(planted({1: 2.0, 2: 1.8, 4: 1.7, 8: 1.9}, noise=0.2)).verdict == "can't tell"
+    assert judge(planted({1: 2.0, 2: 1.8, 4: 1.7, 8: 1.9}, noise=0.2)).verdict == "inconclusive"
 
 
 def test_a_slow_rise_beyond_the_best_refutes_it_too():
@@ -45,7 +45,7 @@ def test_a_slow_rise_beyond_the_best_refutes_it_too():
 
 def test_the_card_shows_what_was_trained_beside_what_was_published():
     found = results.read("more_heads")
-    card = ENTRY.work(None)
+    card = ENTRY.run(None)
     assert card.verdict == judge(copy.deepcopy(found)).verdict
     for heads, perplexity in {1: "5.29", 4: "5.00", 8: "4.92", 16: "4.91", 32: "5.01"}.items():
         number = card.numbers[f"loss, h = {heads}"]

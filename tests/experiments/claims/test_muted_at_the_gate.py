@@ -8,28 +8,28 @@ import headwise as hw
 from headwise.experiments.claims import muted_at_the_gate as gate
 from headwise.experiments.study import Study
 from tests.analysis.toys import decoder, encoder, tokenizer
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 
 TEXTS = stories(6)
 
 
 @pytest.fixture(scope="module")
 def card():
-    return gate.work(Study(decoder(), TEXTS, length=20))
+    return gate.run(Study(decoder(), TEXTS, length=20))
 
 
 def test_a_random_model_has_none(card):
     assert card.verdict == "kept"
     assert (card.numbers["muted"].low, card.numbers["muted"].value, card.numbers["muted"].high) == (0, 0, 0)
     assert card.numbers["narrowest"].value > 0.5
-    assert "Of the model's own 18 heads none is muted so" in card.says
+    assert "Of the model's own 18 heads none is muted so" in card.summary
 
 
 def test_the_control_is_found(card):
     assert card.numbers["control_writes"].value == 0
     assert card.numbers["control_same"].value == card.numbers["control_found"].value == 1
     assert card.numbers["control_learns"].value == 0
-    assert "It would learn nothing" in card.says
+    assert "It would learn nothing" in card.summary
     said, wrote = card.plot.series[1].x[0], card.plot.series[1].y[0]
     assert said > 0.5 and wrote < 0.25
 
@@ -45,9 +45,9 @@ def planted(factor: float) -> "hw.Model":
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(("factor", "count"), [(0.0, 1), (0.05, 1), (0.8, 0)])
 def test_a_planted_one_is_found_and_no_other(factor, count):
-    card = gate.work(Study(planted(factor), TEXTS, length=20))
+    card = gate.run(Study(planted(factor), TEXTS, length=20))
     assert (card.numbers["muted"].low, card.numbers["muted"].value, card.numbers["muted"].high) == (count, count, count)
-    assert ("one (1.4) is muted so" in card.says) == bool(count)
+    assert ("one (1.4) is muted so" in card.summary) == bool(count)
 
 
 @pytest.mark.usefixtures("plain")
@@ -55,28 +55,28 @@ def test_a_head_of_small_values_says_little_and_is_not_muted_at_the_gate():
     model = decoder()
     with torch.no_grad():
         model.hf.model.layers[2].self_attn.v_proj.weight[0:4] *= 0.01  # key head 0: heads 0, 1 and 2
-    card = gate.work(Study(model, TEXTS, length=20))
+    card = gate.run(Study(model, TEXTS, length=20))
     assert card.numbers["muted"].value == 0
     assert card.numbers["say_little"].value == 3
-    assert "3 say little to begin with" in card.says
+    assert "3 say little to begin with" in card.summary
 
 
 @pytest.mark.usefixtures("plain")
 def test_a_model_whose_loss_has_no_slope():
     hf = BertModel(encoder().hf.config, add_pooling_layer=False).eval()
     hf.load_state_dict(encoder().hf.bert.state_dict())
-    card = gate.work(Study(hw.open_model(hf, tokenizer(True)), TEXTS, length=20))
+    card = gate.run(Study(hw.open_model(hf, tokenizer(True)), TEXTS, length=20))
     assert card.verdict == "kept"
     assert "control_learns" not in card.numbers
-    assert "learn" not in card.says
+    assert "learn" not in card.summary
 
 
 @pytest.mark.usefixtures("plain")
 def test_a_control_that_fails_cuts_the_claim(monkeypatch):
     monkeypatch.setattr(gate, "_same", lambda before, after, layer: False)
-    card = gate.work(Study(decoder(), TEXTS, length=20))
+    card = gate.run(Study(decoder(), TEXTS, length=20))
     assert card.verdict == "cut"
-    assert "the control failed" in card.says
+    assert "the control failed" in card.summary
 
 
 @pytest.mark.usefixtures("plain")
@@ -86,10 +86,12 @@ def test_one_head_a_layer_has_no_neighbour():
     from tests.models.tiny import drawn
 
     config = decoder().hf.config.__class__(**{**decoder().hf.config.to_dict(), "num_attention_heads": 1, "num_key_value_heads": 1})
-    card = gate.work(Study(hw.open_model(drawn(LlamaForCausalLM(config)), tokenizer(False)), TEXTS, length=20))
-    assert (card.verdict, card.says) == ("can't tell", "Every layer has one head: there is no other to compare it with.")
+    card = gate.run(Study(hw.open_model(drawn(LlamaForCausalLM(config)), tokenizer(False)), TEXTS, length=20))
+    assert (card.verdict, card.summary) == ("inconclusive", "Every layer has one head: there is no other to compare it with.")
 
 
 @pytest.mark.usefixtures("plain")
 def test_too_few_texts():
-    assert gate.work(Study(decoder(), TEXTS[:2], length=20)).says.startswith("What heads say and what they write must be measured on 6 texts or more, got 2.")
+    assert gate.run(Study(decoder(), TEXTS[:2], length=20)).summary.startswith(
+        "What heads say and what they write needs at least 6 texts to be measured; got 2."
+    )

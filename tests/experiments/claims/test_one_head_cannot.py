@@ -2,7 +2,7 @@ import pytest
 import scipy.stats
 
 from headwise.experiments.claims.one_head_cannot import ENTRY, fisher, judge
-from headwise.experiments.trained import results
+from headwise.experiments.trained import stored_results as results
 
 
 def planted(one: list[float], two: list[float]) -> dict:
@@ -32,8 +32,8 @@ FAILED, SOLVED = [0.12, 0.2, 0.1, 0.15, 0.12], [0.99, 0.98, 0.99, 1.0, 0.97]
     [
         (FAILED, SOLVED, "kept"),
         (FAILED, [*SOLVED[:4], 0.1], "kept"),
-        (FAILED, [*SOLVED[:2], 0.1, 0.1, 0.1], "can't tell"),
-        (FAILED, FAILED, "can't tell"),
+        (FAILED, [*SOLVED[:2], 0.1, 0.1, 0.1], "inconclusive"),
+        (FAILED, FAILED, "inconclusive"),
         ([*FAILED[:4], 0.96], SOLVED, "cut"),
         (SOLVED, FAILED, "cut"),
     ],
@@ -54,7 +54,7 @@ def test_the_solution_is_shown():
     assert card.numbers["two heads, first, weight on the token before"].value == 0.95
     assert card.numbers["two heads, second, weight on the match"].value == pytest.approx(0.91)  # of the best, whose share is 1
     assert card.numbers["one head, weight on the match"].value == pytest.approx(0.402)
-    assert "one looks at the token before (0.95) and the other at the match (0.91)" in card.says
+    assert "one looks at the token before (0.95) and the other at the match (0.91)" in card.summary
     assert [list(series.y) for series in card.plot.series] == [[4.0, 3.0], [4.0, 4.0]]
     share = card.numbers["two heads, trainings that solve it"]
     interval = scipy.stats.binomtest(5, 5).proportion_ci(method="wilson")
@@ -62,7 +62,7 @@ def test_the_solution_is_shown():
 
 
 def test_the_card_is_made_from_what_was_trained():
-    found, card = results.read("two_patterns"), ENTRY.work(None)
+    found, card = results.read("two_patterns"), ENTRY.run(None)
     for heads, words in ((1, "one head"), (2, "two heads")):
         models = [model for model in found["models"] if model["heads"] == heads]
         assert card.numbers[f"{words}, trainings that solve it"].value == sum(model["both"] > 0.95 for model in models) / len(models)

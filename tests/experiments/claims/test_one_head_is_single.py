@@ -14,8 +14,8 @@ from headwise.experiments.measurements.single_head import apart, losses_tied
 from headwise.experiments.study import Study
 from tests.analysis.plain import loss
 from tests.analysis.toys import encoder, tokenizer, vocabulary
-from tests.experiments.claims.planted import alike, copying, llama, opened
-from tests.experiments.stories import stories
+from tests.experiments.claims.planted_models import alike, copying, llama, opened
+from tests.experiments.sample_stories import stories
 
 TEXTS = stories(6, 2)
 AGAIN = [f"{text} {text}" for text in stories(5, 2)]
@@ -27,7 +27,7 @@ def plain_study():
 
 
 def test_a_head_alone_says_what_it_says_among_the_others(plain_study):
-    card = ENTRY.work(plain_study)
+    card = ENTRY.run(plain_study)
     assert card.verdict in ("kept", "corrected")
     assert card.numbers["heads alone"].value == 18
     assert card.numbers["gap"].value < 1
@@ -44,9 +44,9 @@ def test_a_head_that_says_something_else_alone_is_caught(monkeypatch, plain_stud
         return true(query, key, value.roll(1, 2), call, **options)
 
     monkeypatch.setattr(alone, "compute", wrong)
-    card = ENTRY.work(plain_study)
+    card = ENTRY.run(plain_study)
     assert card.verdict == "cut"
-    assert card.says.startswith("A head computed alone says something else than among the others: ")
+    assert card.summary.startswith("A head computed alone says something else than among the others: ")
 
 
 def test_tied_losses_are_those_of_edited_models():
@@ -73,41 +73,41 @@ def test_distances_by_hand():
 
 
 def test_tying_is_felt_where_another_head_does_the_work():
-    card = ENTRY.work(Study(copying(head=1), AGAIN))
+    card = ENTRY.run(Study(copying(head=1), AGAIN))
     assert card.verdict == "kept"
     assert card.numbers["layers"].value == 2
     assert card.numbers["all layers"].low > 0.1
 
 
 def test_tying_to_the_head_that_does_the_work_costs_nothing(plain):
-    card = ENTRY.work(Study(copying(head=0), AGAIN))
+    card = ENTRY.run(Study(copying(head=0), AGAIN))
     assert (card.verdict, card.correction) == ("corrected", "Tied heads are one head, and in 0 of 2 layers that costs something.")
     assert card.numbers["all layers"].value == pytest.approx(0, abs=1e-4)
 
 
 def test_heads_that_are_alike_look_alike_before_too(plain):
-    card = ENTRY.work(Study(alike(), TEXTS[:4]))
+    card = ENTRY.run(Study(alike(), TEXTS[:4]))
     assert card.numbers["patterns apart"].value < 1e-6
     assert card.numbers["all layers"].value == pytest.approx(0, abs=1e-4)
 
 
 def test_an_encoder_is_measured_by_its_own_output(plain):
-    card = ENTRY.work(Study(encoder(), TEXTS[:4]))
+    card = ENTRY.run(Study(encoder(), TEXTS[:4]))
     assert card.measure == "masked"
     assert card.numbers["edit"].value < 1e-3
 
 
 def test_tied_patterns_that_differ_are_caught(monkeypatch, plain_study, plain):
     monkeypatch.setattr(one_head_is_single, "SAME", -1.0)
-    assert ENTRY.work(plain_study).verdict == "cut"
+    assert ENTRY.run(plain_study).verdict == "cut"
 
 
 def test_one_head_cannot_be_tied():
     sizes = {"n_embd": 24, "n_head": 1, "n_layer": 2, "vocab_size": len(vocabulary()), "bos_token_id": 1, "eos_token_id": 2}
     torch.manual_seed(0)
-    card = ENTRY.work(Study(hw.open_model(GPT2LMHeadModel(GPT2Config(**sizes)), tokenizer(False)), TEXTS))
-    assert card.verdict == "can't tell"
-    assert card.says.startswith("Each layer has one head, and it is single-head attention.")
+    card = ENTRY.run(Study(hw.open_model(GPT2LMHeadModel(GPT2Config(**sizes)), tokenizer(False)), TEXTS))
+    assert card.verdict == "inconclusive"
+    assert card.summary.startswith("Each layer has one head, and it is single-head attention.")
 
 
 def test_what_is_gated_is_refused():
@@ -121,4 +121,4 @@ def test_what_is_gated_is_refused():
 
 
 def test_too_few_texts():
-    assert ENTRY.work(Study(opened(llama()), TEXTS[:3])).says == "What tying costs must be measured on 4 texts or more, got 3. Give more texts."
+    assert ENTRY.run(Study(opened(llama()), TEXTS[:3])).summary == "What tying costs needs at least 4 texts to be measured; got 3. Give more texts."

@@ -7,8 +7,8 @@ import torch
 from headwise.experiments.claims.output_loses import ENTRY
 from headwise.experiments.measurements.write_summary import matrix, writing
 from headwise.experiments.study import Study
-from tests.experiments.claims.planted import llama, mute, opened
-from tests.experiments.stories import stories
+from tests.experiments.claims.planted_models import llama, mute, opened
+from tests.experiments.sample_stories import stories
 
 TEXTS = stories(6, 2)
 
@@ -24,19 +24,19 @@ def said(hf, text_ids: torch.Tensor, layer: int) -> np.ndarray:
 
 
 def test_a_square_matrix_of_full_rank_loses_nothing():
-    card = ENTRY.work(Study(opened(llama()), TEXTS))
+    card = ENTRY.run(Study(opened(llama()), TEXTS))
     assert card.verdict == "cut"
     assert card.numbers["rank"].value == card.numbers["directions"].value == 24
     assert card.numbers["lost, worst layer"].high < 1e-6
     assert 1 < card.numbers["effective rank"].value < 24
-    assert "over 99.99 % of what its heads said can be computed back" in card.says
+    assert "over 99.99 % of what its heads said can be computed back" in card.summary
     assert (card.texts, card.measure) == (6, "")
 
 
 def test_what_is_thrown_away_is_lost_and_nothing_else(plain):
     model = mute([(0, 2), (1, 2), (2, 2)])
     study = Study(model, TEXTS)
-    card, found = ENTRY.work(study), writing(study)
+    card, found = ENTRY.run(study), writing(study)
     assert card.verdict == "kept"
     assert card.numbers["rank"].value == 20
     share = found.lost.sum(0) / found.said.sum(0)
@@ -46,7 +46,7 @@ def test_what_is_thrown_away_is_lost_and_nothing_else(plain):
 
 
 def test_a_layer_that_loses_is_named(plain):
-    card = ENTRY.work(Study(mute([(1, 0)]), TEXTS))
+    card = ENTRY.run(Study(mute([(1, 0)]), TEXTS))
     assert (card.verdict, card.correction) == ("corrected", "It does in 1 of 3 layers.")
 
 
@@ -55,8 +55,8 @@ def test_a_loss_that_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     found = writing(study)
     lost = (found.lost.nansum(2) / found.said.nansum(2))[:, 1]
     monkeypatch.setattr("headwise.experiments.claims.output_loses.BAR", float((lost * found.tokens).sum() / found.tokens.sum()))
-    card = ENTRY.work(study)
-    assert card.verdict == "can't tell"
+    card = ENTRY.run(study)
+    assert card.verdict == "inconclusive"
 
 
 def test_the_numbers_are_those_of_numpy():
@@ -90,11 +90,11 @@ def test_rank_and_effective_rank_of_a_matrix():
 
 def test_what_is_rounded_away_is_lost(plain):
     """In bfloat16 a layer adds numbers of 8 bits: from these less can be computed back."""
-    card = ENTRY.work(Study(opened(llama().bfloat16()), TEXTS))
+    card = ENTRY.run(Study(opened(llama().bfloat16()), TEXTS))
     assert card.numbers["lost"].value > 1e-5
 
 
 def test_too_few_texts():
-    card = ENTRY.work(Study(opened(llama()), TEXTS[:3]))
-    assert (card.verdict, card.texts) == ("can't tell", 3)
-    assert card.says == "What W_O loses must be measured on 4 texts or more, got 3. Give more texts."
+    card = ENTRY.run(Study(opened(llama()), TEXTS[:3]))
+    assert (card.verdict, card.texts) == ("inconclusive", 3)
+    assert card.summary == "What W_O loses needs at least 4 texts to be measured; got 3. Give more texts."

@@ -13,11 +13,11 @@ from headwise.experiments.claims.quadratic import ENTRY
 from headwise.experiments.measurements import growth
 from headwise.experiments.measurements import peak_memory as held
 from headwise.experiments.measurements.growth import Shape, eager, exponent, seconds, ways
-from headwise.experiments.measurements.mask_reach import reach
+from headwise.experiments.measurements.visible_pairs import reach
 from headwise.experiments.study import Study
 from tests.analysis.toys import encoder
-from tests.experiments.claims.planted import llama, opened
-from tests.experiments.stories import stories
+from tests.experiments.claims.planted_models import llama, opened
+from tests.experiments.sample_stories import stories
 from tests.models.tiny import build, ids
 
 TEXTS = stories(2, 3)
@@ -42,7 +42,7 @@ def measured(monkeypatch, plain):
         monkeypatch.setattr(
             quadratic, "held", lambda shape: {name: [1e-6 * length**power for length in growth.LENGTHS] for name, power in zip(NAMES, memory, strict=True)}
         )
-        return ENTRY.work(Study(model or opened(llama()), TEXTS))
+        return ENTRY.run(Study(model or opened(llama()), TEXTS))
 
     return card
 
@@ -53,8 +53,8 @@ def test_time_is_quadratic_and_memory_need_not_be(measured):
     assert card.numbers["time, fused"].value == pytest.approx(2)
     assert card.numbers["doubling, eager"].value == pytest.approx(2**2.1)
     assert card.numbers["memory, headwise"].value == pytest.approx(1.1)
-    assert "grows as T^2.10 eager, T^2.00 fused, T^1.90 headwise" in card.says
-    assert "No layer of this model looks at less than everything up to the query itself: nothing is saved." in card.says
+    assert "grows as T^2.10 eager, T^2.00 fused, T^1.90 headwise" in card.summary
+    assert "No layer of this model looks at less than everything up to the query itself: nothing is saved." in card.summary
     assert [series.name for series in card.plot.series] == list(NAMES)
 
 
@@ -64,25 +64,25 @@ def test_all_quadratic_is_kept_and_all_linear_is_cut(measured, plain):
 
 
 def test_exponents_between_are_not_told(measured, plain):
-    assert measured((2.1, 1.0, 1.9, 1.0), (2.0, 1.0, 1.0, 1.0)).verdict == "can't tell"
-    assert measured((1.5, 1.5, 1.5, 1.0), (2.0, 1.0, 1.0, 1.0), noise=0.3).verdict == "can't tell"
-    assert measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.5, 1.6, 1.0)).verdict in ("kept", "can't tell")
+    assert measured((2.1, 1.0, 1.9, 1.0), (2.0, 1.0, 1.0, 1.0)).verdict == "inconclusive"
+    assert measured((1.5, 1.5, 1.5, 1.0), (2.0, 1.0, 1.0, 1.0), noise=0.3).verdict == "inconclusive"
+    assert measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.5, 1.6, 1.0)).verdict in ("kept", "inconclusive")
 
 
 def test_where_memory_cannot_be_read_nothing_is_told(measured, monkeypatch):
     measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
     monkeypatch.setattr(held, "CLEAR", held.Path("/no/such/file"))
     monkeypatch.setattr(quadratic, "held", held.held)
-    card = ENTRY.work(Study(opened(llama()), TEXTS))
-    assert card.verdict == "can't tell"
-    assert "Memory could not be read: peak memory must be read from /proc/self/status, got no such file on this system." in card.says
+    card = ENTRY.run(Study(opened(llama()), TEXTS))
+    assert card.verdict == "inconclusive"
+    assert "Memory could not be read: peak memory must be read from /proc/self/status, got no such file on this system." in card.summary
 
 
 def test_windows_save_pairs(measured, plain):
     model = hw.open_model(build("gemma2", vocab_size=len(encoder().tokenizer)), encoder().tokenizer)
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0), model)
     assert card.numbers["narrow layers"].value == 2
-    assert "In 2 of this model's 3 layers tokens see less than everything up to the query itself: of 4096 tokens that saves " in card.says
+    assert "In 2 of this model's 3 layers tokens see less than everything up to the query itself: of 4096 tokens that saves " in card.summary
     length = 4096
     everything, narrow = length * (length + 1) / 2, 4 * length - 6
     assert card.numbers["pairs"].value == pytest.approx((2 * narrow + everything) / (3 * everything))
@@ -111,10 +111,10 @@ def test_a_mask_that_is_a_tensor_says_nothing_of_longer_texts(measured):
 def test_a_model_whose_masks_are_tensors(measured, monkeypatch):
     monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (None, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
-    assert "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors." in card.says
+    assert "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors." in card.summary
     monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (10, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
-    assert "of 2 of 3 nothing can be told, as their masks are tensors." in card.says
+    assert "of 2 of 3 nothing can be told, as their masks are tensors." in card.summary
 
 
 @pytest.mark.parametrize("causal", [True, False])

@@ -15,8 +15,8 @@ from headwise.experiments.study import Study
 from tests.analysis.plain import sliced_behind
 from tests.analysis.toys import tokenizer, vocabulary
 from tests.experiments import independent_slice_after_output as independent
-from tests.experiments.claims.planted import each_its_own, llama, opened
-from tests.experiments.stories import stories
+from tests.experiments.claims.planted_models import each_its_own, llama, opened
+from tests.experiments.sample_stories import stories
 from tests.models.tiny import drawn
 
 TEXTS = stories(5, 2)
@@ -29,7 +29,7 @@ def mixed():
 
 @pytest.fixture(scope="module")
 def card(mixed):
-    return ENTRY.work(mixed)
+    return ENTRY.run(mixed)
 
 
 def test_a_slice_of_mixed_heads_is_no_head(card):
@@ -42,7 +42,7 @@ def test_a_slice_of_mixed_heads_is_no_head(card):
 
 
 def test_where_each_head_writes_into_its_slice_alone_it_is_the_head(plain):
-    card = ENTRY.work(Study(each_its_own(), TEXTS))
+    card = ENTRY.run(Study(each_its_own(), TEXTS))
     assert card.verdict == "kept"
     assert card.numbers["own"].value == pytest.approx(1, abs=1e-6)
     assert card.numbers["cosine"].value == pytest.approx(1, abs=1e-5)
@@ -54,7 +54,7 @@ def test_where_most_of_a_slice_is_the_heads_it_is_mostly_so(plain):
     hf, own = llama(), each_its_own().hf
     for mixed, alone in zip(hf.model.layers, own.model.layers, strict=True):
         mixed.self_attn.o_proj.weight.data.mul_(0.25).add_(alone.self_attn.o_proj.weight.data)
-    card = ENTRY.work(Study(opened(hf), TEXTS))
+    card = ENTRY.run(Study(opened(hf), TEXTS))
     assert 0.5 < card.numbers["own"].low < card.numbers["own"].high < 0.9
     assert (card.verdict, card.correction) == ("corrected", "Mostly.")
 
@@ -62,9 +62,9 @@ def test_where_most_of_a_slice_is_the_heads_it_is_mostly_so(plain):
 def test_a_share_that_lies_on_the_bar_cannot_be_told(monkeypatch, mixed):
     found = writing(mixed)
     monkeypatch.setattr(slice_after_output, "HALF", float(((found.own / found.removed).mean((1, 2)) * found.tokens).sum() / found.tokens.sum()) + 1e-4)
-    card = ENTRY.work(mixed)
-    assert card.verdict == "can't tell"
-    assert "Too few texts: about " in card.says
+    card = ENTRY.run(mixed)
+    assert card.verdict == "inconclusive"
+    assert "Too few texts: about " in card.summary
 
 
 def test_shares_by_hand(mixed):
@@ -114,9 +114,9 @@ def wide() -> "hw.Model":
 
 
 def test_where_no_slice_looks_like_a_head():
-    card = ENTRY.work(Study(wide(), TEXTS))
-    assert card.verdict == "can't tell"
-    assert card.says == "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head."
+    card = ENTRY.run(Study(wide(), TEXTS))
+    assert card.verdict == "inconclusive"
+    assert card.summary == "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head."
     passage = Evaluator(wide(), "next").open(torch.arange(3, 12))
     with pytest.raises(WritesRefused, match=r"output of W_O must have a multiple of 5 numbers to be sliced by head, got 24"):
         losses_sliced(passage, passage.places[0], [0])
@@ -126,13 +126,13 @@ def test_one_head_is_the_whole_output():
     sizes = {"hidden_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 8, "intermediate_size": 20, "num_hidden_layers": 2}
     torch.manual_seed(0)
     model = hw.open_model(drawn(LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary()), **sizes))), tokenizer(False))
-    card = ENTRY.work(Study(model, TEXTS))
-    assert card.says == "Every layer has one head: the slice is the whole output, and the head too."
+    card = ENTRY.run(Study(model, TEXTS))
+    assert card.summary == "Every layer has one head: the slice is the whole output, and the head too."
 
 
 def test_too_few_texts():
-    card = ENTRY.work(Study(opened(llama()), TEXTS[:2]))
-    assert card.says == "What is in a slice of the output must be measured on 4 texts or more, got 2. Give more texts."
+    card = ENTRY.run(Study(opened(llama()), TEXTS[:2]))
+    assert card.summary == "What is in a slice of the output needs at least 4 texts to be measured; got 2. Give more texts."
 
 
 def test_an_independent_script_finds_the_same(mixed, card, plain):

@@ -10,7 +10,7 @@ from headwise.errors import ModelError
 from headwise.experiments.claims import specialise
 from headwise.experiments.study import Study
 from tests.analysis.toys import decoder, encoder
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -55,9 +55,9 @@ ALL = ("grammar: det → head", "coreference: pronoun → mention", "same_meanin
         ((LED, LED, LED, LED), "kept"),
         ((LED, NONE, LED, LED), "corrected"),
         ((NONE, NONE, NONE, NONE), "cut"),
-        ((LED, UNSURE, LED, LED), "can't tell"),
+        ((LED, UNSURE, LED, LED), "inconclusive"),
         ((LED, UNSURE, NONE, LED), "corrected"),
-        ((NONE, UNSURE, NONE, NONE), "can't tell"),
+        ((NONE, UNSURE, NONE, NONE), "inconclusive"),
     ],
 )
 def test_the_verdict(ends, verdict):
@@ -79,7 +79,7 @@ def test_what_is_not_asked_says_which_file_would_help():
         {ALL[3]: NONE}, {"grammar": "no sentences were given", "coreference": "no pronouns were given", "same_meaning": "there is no tokenizer"}
     )
     said = specialise._says(kinds)
-    assert verdict == "can't tell"
+    assert verdict == "inconclusive"
     assert "For grammar: can't tell, pass a file of parsed sentences (--conllu)." in said
     assert "For who a pronoun stands for: can't tell, pass a file of resolved pronouns (--gap or --winobias)." in said
     assert "For the same meaning: can't tell, there is no tokenizer." in said
@@ -99,7 +99,7 @@ def test_what_is_found_says_head_task_and_rule():
     assert numbers["grammar_tasks"].value == 1
     assert numbers["grammar_heads"].value == 2  # head 0 in both tasks, head 2 in one; of head 1 it is not certain
     assert numbers["grammar"].low > 0.05
-    assert specialise._plot(kinds).equal == 0.05
+    assert specialise._plot(kinds).reference == 0.05
 
 
 def test_nothing_asked_has_no_picture():
@@ -137,10 +137,10 @@ def test_a_tokenizer_that_does_not_tell_words_apart(monkeypatch):
 
 
 def test_a_model_that_was_never_trained_is_not_said_to_specialise(untrained):
-    card = specialise.work(untrained)
-    assert card.verdict in ("cut", "can't tell")
+    card = specialise.run(untrained)
+    assert card.verdict in ("cut", "inconclusive")
     assert not any(name.endswith(("_tasks", "_heads")) and number.value for name, number in card.numbers.items())
-    assert "pass a file of parsed sentences" in card.says
+    assert "pass a file of parsed sentences" in card.summary
 
 
 def test_what_is_far_away_is_asked_of_texts_in_full():
@@ -152,9 +152,9 @@ def test_what_is_far_away_is_asked_of_texts_in_full():
 
 def test_the_whole_card_from_a_cast(monkeypatch):
     study = Study(decoder(), stories(2), length=20)
-    study.cast = cast(dict(zip(ALL, (LED, NONE, LED, LED), strict=True)))
-    monkeypatch.setattr(specialise, "_long_range", lambda study: specialise._kind(study.cast, "long_range"))
-    card = specialise.work(study)
+    study.roles = cast(dict(zip(ALL, (LED, NONE, LED, LED), strict=True)))
+    monkeypatch.setattr(specialise, "_long_range", lambda study: specialise._kind(study.roles, "long_range"))
+    card = specialise.run(study)
     assert (card.verdict, card.texts) == ("corrected", 20)
     assert card.correction.startswith("For grammar and the same meaning and what is far away, not for")
     assert card.plot.kind == "points"

@@ -13,7 +13,7 @@ from headwise.experiments.measurements.input_attribution import Agreement
 from headwise.experiments.measurements.perturbed_weights import Moved
 from headwise.experiments.study import Study
 from tests.analysis.toys import decoder
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 
 pytestmark = pytest.mark.usefixtures("plain")
 TEXTS = stories(6)
@@ -28,7 +28,7 @@ def study():
 def card(study):
     with pytest.MonkeyPatch.context() as patch, tests.typechecking.unchecked():
         patch.setattr(moved, "STEPS", 30)
-        return weights_show_use.work(study)
+        return weights_show_use.run(study)
 
 
 def test_the_card_of_a_random_model(card):
@@ -37,7 +37,7 @@ def test_the_card_of_a_random_model(card):
     assert card.numbers["far"].low > 0.25
     assert card.numbers["row_sums"].value < 1e-5
     assert (card.measure, card.texts) == ("kl", 6)
-    assert "A head's weights rank the tokens that the output rests on with τ = " in card.says
+    assert "A head's weights rank the tokens that the output rests on with τ = " in card.summary
     assert len(card.plot.series[0].x) == 18
 
 
@@ -66,7 +66,7 @@ def numbers(hidden: float, far: float, by_length: float | None = None) -> dict[s
 
 
 @pytest.mark.parametrize(
-    ("hidden", "far", "verdict"), [(0.7, 0.1, "kept"), (0.1, 0.6, "cut"), (0.1, 0.1, "corrected"), (0.7, 0.6, "corrected"), (0.46, 0.6, "can't tell")]
+    ("hidden", "far", "verdict"), [(0.7, 0.1, "kept"), (0.1, 0.6, "cut"), (0.1, 0.1, "corrected"), (0.7, 0.6, "corrected"), (0.46, 0.6, "inconclusive")]
 )
 def test_the_verdict(hidden, far, verdict):
     found = numbers(hidden, far)
@@ -107,5 +107,5 @@ def test_a_model_without_a_loss_of_its_own_is_measured_by_its_output(study):
 
 
 def test_too_few_texts():
-    card = weights_show_use.work(Study(decoder(), TEXTS[:2], length=14))
-    assert card.says == "How well weights rank what is used must be measured on 6 texts or more, got 2. Give more texts."
+    card = weights_show_use.run(Study(decoder(), TEXTS[:2], length=14))
+    assert card.summary == "How well weights rank what is used needs at least 6 texts to be measured; got 2. Give more texts."

@@ -2,7 +2,7 @@ import json
 
 from headwise.experiments.trained import __main__ as home
 from headwise.experiments.trained.__main__ import main
-from headwise.experiments.trained.results import path_of, read
+from headwise.experiments.trained.stored_results import path_of, read
 
 
 def test_results_are_made_again_by_their_command(tmp_path, monkeypatch, capsys):

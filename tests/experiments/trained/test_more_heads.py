@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headwise.experiments.bible_passages import whole
+from headwise.experiments.bible_text import whole_text
 from headwise.experiments.trained import more_heads as home
-from headwise.experiments.trained import results
-from headwise.experiments.trained.letters import letters
+from headwise.experiments.trained import stored_results as results
+from headwise.experiments.trained.character_text import letters
 from headwise.experiments.trained.more_heads import Settings, at_random, decoder, held_loss, one, sweep
 
 TOY = Settings(heads=(1, 4), seeds=(0, 1), width=16, layers=2, length=16, rows=8, steps=60, rate=1e-2)
-TEXT = "\n".join(whole().splitlines()[:60])
+TEXT = "\n".join(whole_text().splitlines()[:60])
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path, monkeypatch):
 
 
 def test_the_results_that_are_kept_are_of_the_usual_settings_and_text():
-    kept, data = results.read("more_heads"), letters(whole())
+    kept, data = results.read("more_heads"), letters(whole_text())
     assert kept["settings"] == json.loads(json.dumps(home.asdict(Settings())))
     assert [(model["heads"], model["seed"]) for model in kept["models"]] == [(h, s) for s in Settings().seeds for h in Settings().heads]
     assert kept["letters"] == len(data.alphabet)

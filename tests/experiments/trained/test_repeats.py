@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headwise.experiments.measurements.fixed_repeats import control
 from headwise.experiments.trained import repeats as home
-from headwise.experiments.trained import results
+from headwise.experiments.trained import stored_results as results
+from headwise.experiments.trained.fixed_length_control import control
 from headwise.experiments.trained.repeats import Settings, decoder, each, found, lengths, sweep, texts, train
 
 TOY = Settings(seeds=(0,), vocabulary=16, width=16, layers=2, heads=2, fixed=4, shortest=2, longest=6, length=13, rows=16, steps=150, rate=1e-2)

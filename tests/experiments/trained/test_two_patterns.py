@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headwise.experiments.trained import results
+from headwise.experiments.trained import stored_results as results
 from headwise.experiments.trained import two_patterns as home
 from headwise.experiments.trained.two_patterns import Block, Settings, found, sweep, texts, train
 

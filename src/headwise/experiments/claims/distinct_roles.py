@@ -12,12 +12,12 @@ from headwise.analysis.intervals import bootstrap
 from headwise.analysis.roles.role_dataset import NONE
 from headwise.analysis.similarity import similar
 from headwise.axes import Bool, Float, Int, Tensor
-from headwise.experiments.card import Card, Number, Plot, Series, Verdict
+from headwise.experiments.card import Card, ClaimVerdict, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import ends
-from headwise.experiments.measurements.negligible import BAR, UNITS, WORDS, scale
-from headwise.experiments.measurements.resampled import resampled
-from headwise.experiments.measurements.split_halves import halves, mean
+from headwise.experiments.estimates.bootstrap_statistic import bootstrap_statistic
+from headwise.experiments.estimates.confidence_interval import bounds
+from headwise.experiments.estimates.split_halves import split_halves, weighted_mean
+from headwise.experiments.measurements.negligible import COST_UNITS, NEGLIGIBLE, NEGLIGIBLE_TEXT, loss_scale
 from headwise.experiments.number_text import percent
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Curve:
     counts: Float[Tensor, " n"]
 
 
-def work(study: "Study") -> Card:
-    return study.few(FEWEST, "the share of heads that can go") or _card(study)
+def run(study: "Study") -> Card:
+    return study.too_few_texts(FEWEST, "the share of heads that can be removed") or _card(study)
 
 
 def _card(study: "Study") -> Card:
@@ -56,14 +56,14 @@ def _card(study: "Study") -> Card:
         _plot(curves, study),
         _correction(numbers) if verdict == "corrected" else "",
         texts=len(study.texts),
-        tokens=study.words,
+        tokens=study.token_count,
         measure=study.loss,
     )
 
 
 def _roles(study: "Study") -> dict[str, Number]:
     """Heads that certainly have a role, and those of which it cannot be ruled out."""
-    cast = study.cast
+    cast = study.roles
     there = ~np.isnan(cast["score"].values[0])
     certain = (cast["role"].values != NONE) & there
     possible = (cast["gain_high"].values > cast.attrs["margin"]).any(0) & there
@@ -85,13 +85,13 @@ def _alike(study: "Study") -> Number:
     for done, text in enumerate(some, start=1):
         pairs = torch.from_numpy(similar(study.model, text, part=study.part, seed=study.seed)["similarity"].values).double()
         found.append(pairs.fill_diagonal_(0))
-        study.tell("heads that look alike", done, len(some))
+        study.progress("heads that look alike", done, len(some))
 
     def share(means: Float[Tensor, "d N N"]) -> Float[Tensor, " d"]:
         return (means.amax(-1) >= ALIKE).double().mean(-1)
 
     means = f"heads with another one that looks at the same: patterns alike by {ALIKE} or more"
-    return resampled(torch.stack(found), torch.ones(len(found)), share, seed=study.seed, draws=DRAWS, means=means, unit="share")
+    return bootstrap_statistic(torch.stack(found), torch.ones(len(found)), share, seed=study.seed, draws=DRAWS, means=means, unit="share")
 
 
 def _curves(study: "Study") -> dict[str, Curve]:
@@ -109,11 +109,11 @@ def _curves(study: "Study") -> dict[str, Curve]:
 
 def _ordered(study: "Study") -> tuple[Int[Tensor, "N two"], Int[Tensor, " n"]]:
     """The heads, the least important one first by some texts, and the texts that had no say in it."""
-    tried = torch.tensor(study.ablated)
-    some = halves(len(tried), study.seed)[0] if len(tried) == len(study.texts) else torch.arange(len(tried))
+    tried = torch.tensor(study.ablation_texts)
+    some = split_halves(len(tried), study.seed)[0] if len(tried) == len(study.texts) else torch.arange(len(tried))
     weights = study.counts[tried[some]]
     others = sorted(set(range(len(study.texts))) - set(tried[some].tolist()))
-    return _order(mean(study.effects[some] * weights[:, None, None], weights)), torch.tensor(others)
+    return _order(weighted_mean(study.effects[some] * weights[:, None, None], weights)), torch.tensor(others)
 
 
 def _order(importance: Float[Tensor, "L H"]) -> Int[Tensor, "N two"]:
@@ -126,37 +126,37 @@ def _curve(study: "Study", doing: str, texts: Int[Tensor, " n"], orders: list[Te
     rises = []
     for done, (number, order) in enumerate(zip(texts.tolist(), orders, strict=True), start=1):
         passage = study.passage(number)
-        rises.append((joint_ablation_losses(passage, _plans(order, shares, study), zero_ablation) - passage.base) / scale(study))
-        study.tell(doing, done, len(texts))
+        rises.append((joint_ablation_losses(passage, _plans(order, shares, study), zero_ablation) - passage.base) / loss_scale(study))
+        study.progress(doing, done, len(texts))
     return Curve(shares, torch.stack(rises), study.counts[texts])
 
 
 def _plans(order: Int[Tensor, "N two"], shares: tuple[float, ...], study: "Study") -> Bool[Tensor, "S L H"]:
-    return torch.stack([study.plan([(int(layer), int(head)) for layer, head in order[: round(share * len(order))]]) for share in shares])
+    return torch.stack([study.head_mask([(int(layer), int(head)) for layer, head in order[: round(share * len(order))]]) for share in shares])
 
 
 def _can_go(curve: Curve, study: "Study") -> Number:
     """The largest share without which the loss rises by less than the bar; certainly at least `low`, `high` at most."""
     found = bootstrap(curve.rises * curve.counts[:, None], curve.counts, study.seed)
     most = [
-        max([share for share, rise in zip(curve.shares, rises.tolist(), strict=True) if rise < BAR], default=0.0)
+        max([share for share, rise in zip(curve.shares, rises.tolist(), strict=True) if rise < NEGLIGIBLE], default=0.0)
         for rises in (found.mean, found.high, found.low)
     ]
-    means = f"heads that can be silenced together before {WORDS[study.loss]}: least important first by one half of the texts, measured on the other"
+    means = f"heads that can be silenced together before {NEGLIGIBLE_TEXT[study.loss]}: least important first by one half of the texts, measured on the other"
     return Number(most[0], means, most[1], most[2], "share", CAN_GO)
 
 
-def _verdict(numbers: dict[str, Number]) -> Verdict:
-    (role, may_have), (double, may_be), (gone, may_go) = (ends(numbers[name]) for name in ("with_role", "alike", "can_go"))
+def _verdict(numbers: dict[str, Number]) -> ClaimVerdict:
+    (role, may_have), (double, may_be), (gone, may_go) = (bounds(numbers[name]) for name in ("with_role", "alike", "can_go"))
     if role >= ALL and may_be <= SOME and may_go <= SOME:
         return "kept"
     if may_have < HALF or double > HALF or gone > HALF:
         return "cut"
-    return "corrected" if role > 0 else "can't tell"
+    return "corrected" if role > 0 else "inconclusive"
 
 
 def _correction(numbers: dict[str, Number]) -> str:
-    role, count, own = ends(numbers["with_role"])[0], numbers["heads"].value, numbers["own_role"].value
+    role, count, own = bounds(numbers["with_role"])[0], numbers["heads"].value, numbers["own_role"].value
     if role < HALF:
         return "Some heads do."
     return "Most have a role, but one that others have, too." if own < role * count / 2 else "Most heads do."
@@ -164,14 +164,14 @@ def _correction(numbers: dict[str, Number]) -> str:
 
 def _says(study: "Study", numbers: dict[str, Number]) -> str:
     role, alike, gone, count = (numbers[name] for name in ("with_role", "alike", "can_go", "heads"))
-    certain, possible = (round(end * count.value) for end in ends(role))
-    least, most = (percent(end) for end in ends(gone))
-    tasks = len(study.cast.task)
+    certain, possible = (round(end * count.value) for end in bounds(role))
+    least, most = (percent(end) for end in bounds(gone))
+    tasks = len(study.roles.task)
     different, own = numbers["roles"].value, numbers["own_role"].value
     first = f"{certain} of {count.value:.0f} heads certainly have one of the {tasks} roles that could be asked for"
     first = f"{first}, {different:.0f} different ones; {own:.0f} have one to themselves" if certain else first
     second = f"for {possible - certain} more it cannot be ruled out" if possible > certain else "no other can have one"
-    third = f"{percent(gone.value)} of the heads ({least} to {most}) can be silenced together before {WORDS[study.loss]}"
+    third = f"{percent(gone.value)} of the heads ({least} to {most}) can be silenced together before {NEGLIGIBLE_TEXT[study.loss]}"
     return f"{first}; {second}. {third}. {percent(alike.value)} look where another head looks."
 
 
@@ -180,7 +180,7 @@ def _plot(curves: dict[str, Curve], study: "Study") -> Plot:
     for name, curve in curves.items():
         found = bootstrap(curve.rises * curve.counts[:, None], curve.counts, study.seed)
         series.append(Series(name, list(curve.shares), found.mean.tolist(), found.low.tolist(), found.high.tolist()))
-    return Plot("line", "share of the heads silenced", f"rise, {UNITS[study.loss]}", series, equal=BAR)
+    return Plot("line", "share of the heads silenced", f"rise, {COST_UNITS[study.loss]}", series, reference=NEGLIGIBLE)
 
 
 CAN_GO = "20 % of a translation model's heads, 40 % of BERT's (Michel 2019); 38 of 48 encoder heads, the model trained for it (Voita 2019)"
@@ -193,11 +193,11 @@ ENTRY = Claim(
     "heads 38 were removed at 0.15 BLEU, in a model trained to do without; the most important ones had roles (Voita 2019).",
     definition="Interpretable: in one of the roles that headwise asks for, the head certainly leads the best simpler rule by 0.05 or more (95 %, corrected for "
     f"all heads and roles). Distinct: no other head's pattern is alike by {ALIKE} or more (1 − Jensen–Shannon divergence / log 2). A head without one of "
-    f"these roles may have another that nobody asked for. What can go: silenced together, least important first, before {WORDS['next']}; for models without "
-    f"a loss of their own, before {WORDS['cosine']} or {WORDS['kl']}.",
+    f"these roles may have another that is not in the list. What can go: ablated together, least important first, before {NEGLIGIBLE_TEXT['next']}; "
+    f"for models without a loss of their own, before {NEGLIGIBLE_TEXT['cosine']} or {NEGLIGIBLE_TEXT['kl']}.",
     refuted_by="Heads without a role, with a double, or that can go.",
     rule=f"Kept: at least {ALL:.0%} of the heads certainly have a role, at most {SOME:.0%} have a double and at most {SOME:.0%} can go. Cut: certainly fewer "
     f"than {HALF:.0%} can have a role, or more than {HALF:.0%} have a double, or more than {HALF:.0%} can go. Corrected: in between, with some heads that "
     "certainly have a role. The order of heads is chosen on one half of the texts, or on a few where the model is large, and judged on the others.",
-    work=work,
+    run=run,
 )

@@ -10,8 +10,8 @@ from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Float, Int, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import over_texts
-from headwise.experiments.measurements.split_halves import halves, mean
+from headwise.experiments.estimates.confidence_interval import mean_over_texts
+from headwise.experiments.estimates.split_halves import split_halves, weighted_mean
 from headwise.experiments.measurements.write_summary import Writing, writing
 from headwise.experiments.number_text import between, percent, times
 
@@ -49,18 +49,18 @@ class Ends:
         return int((self.loud.high < FACTOR * self.quiet.low).sum())
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Shares of the length that heads write, against 1 / H."""
-    few = study.few(FEWEST, "how much each head writes")
+    few = study.too_few_texts(FEWEST, "how much each head writes")
     if few is not None:
         return few
-    told: dict[str, Any] = {"texts": len(study.texts), "tokens": study.words}
+    told: dict[str, Any] = {"texts": len(study.texts), "tokens": study.token_count}
     found = writing(study)
     if all(int((~layer.isnan()).sum()) < 2 for layer in found.share[0]):
-        return Card("can't tell", "Every layer has one head, which writes all: there is no other to have an equal say.", **told)
+        return Card("inconclusive", "Every layer has one head, which writes all: there is no other to have an equal say.", **told)
     ends = _ends(found, study.seed)
     layers = len(ends.equal)
-    verdict = "cut" if ends.uneven > layers / 2 else "kept" if ends.even == layers else "corrected" if ends.uneven + ends.even == layers else "can't tell"
+    verdict = "cut" if ends.uneven > layers / 2 else "kept" if ends.even == layers else "corrected" if ends.uneven + ends.even == layers else "inconclusive"
     correction = f"Not in {ends.uneven} of {layers} layers." if verdict == "corrected" else ""
     numbers = _numbers(found, ends, study.seed)
     return Card(verdict, _says(numbers, ends, layers, verdict), numbers, _plot(found), correction, **told)
@@ -70,8 +70,8 @@ def _ends(found: Writing, seed: int) -> Ends:
     """Layers with one head are left out."""
     several = (~found.share[0].isnan()).sum(-1) > 1
     share, tokens = found.share[:, several], found.tokens
-    chosen, measured = halves(len(tokens), seed)
-    means = mean(share[chosen], tokens[chosen])
+    chosen, measured = split_halves(len(tokens), seed)
+    means = weighted_mean(share[chosen], tokens[chosen])
     loudest, quietest = means.nan_to_num(-1).argmax(-1), means.nan_to_num(2).argmin(-1)
     loud, quiet = (share[measured].gather(2, head.expand(len(measured), -1)[..., None])[..., 0] for head in (loudest, quietest))
     counts = tokens[measured]
@@ -80,10 +80,10 @@ def _ends(found: Writing, seed: int) -> Ends:
 
 
 def _numbers(found: Writing, ends: Ends, seed: int) -> dict[str, Number]:
-    _, measured = halves(len(found.tokens), seed)
+    _, measured = split_halves(len(found.tokens), seed)
     counts = found.tokens[measured]
     several = (~found.share[0].isnan()).sum(-1) > 1
-    shares = mean(found.share[:, several], found.tokens)
+    shares = weighted_mean(found.share[:, several], found.tokens)
     spread = (-torch.xlogy(shares, shares)).nansum(-1) / torch.tensor([log(1 / equal) for equal in ends.equal.tolist()], dtype=torch.float64)
     return {
         "loudest": Number(
@@ -91,7 +91,7 @@ def _numbers(found: Writing, ends: Ends, seed: int) -> dict[str, Number]:
         ),
         "quietest": Number(float(ends.quiet.mean.mean()), "likewise of the quietest", *_means(ends.quiet)),
         "equal": Number(float(ends.equal.mean()), "1 / H"),
-        "ratio": over_texts(ends.texts.median(1).values, counts, seed=seed, means="loudest against quietest, in the median layer"),
+        "ratio": mean_over_texts(ends.texts.median(1).values, counts, seed=seed, means="loudest against quietest, in the median layer"),
         "ratio, most": Number(float((ends.loud.mean / ends.quiet.mean).max()), "in the layer where it is most; highest of all, so it flatters"),
         "evenness": Number(float(spread.mean()), "entropy of the heads' shares over log H, mean over layers: 1 where all write alike"),
         "layers": Number(float(ends.uneven), f"where the loudest certainly writes {FACTOR} times as much as the quietest", unit="layers"),
@@ -112,17 +112,17 @@ def _says(numbers: dict[str, Number], ends: Ends, layers: int, verdict: str) -> 
     second = f"In the median layer that is {times(ratio.value)} as much ({between(ratio, '{:.1f}'.format)})."
     undecided = layers - ends.uneven - ends.even
     return f"{first} {second}" + (
-        f" In {undecided} of {layers} layers the texts are too few to tell whether it is {FACTOR} times." if verdict == "can't tell" else ""
+        f" In {undecided} of {layers} layers the texts are too few to tell whether it is {FACTOR} times." if verdict == "inconclusive" else ""
     )
 
 
 def _plot(found: Writing) -> Plot:
     """Each head of each layer."""
-    shares = mean(found.share, found.tokens)
+    shares = weighted_mean(found.share, found.tokens)
     heads = (~shares.isnan()).nonzero()
     heads = heads[:: max(1, -(-len(heads) // 300))]
     x, y = [float(layer) for layer in heads[:, 0]], [float(shares[layer, head]) for layer, head in heads.tolist()]
-    return Plot("points", "layer", "share of the length written", (Series("a head", x, y),), equal=1 / shares.shape[1])
+    return Plot("points", "layer", "share of the length written", (Series("a head", x, y),), reference=1 / shares.shape[1])
 
 
 ENTRY = Claim(
@@ -140,5 +140,5 @@ ENTRY = Claim(
         f"end of the loudest is above {FACTOR} times the upper end of the quietest, even where its upper end is below {FACTOR} times the lower end. Cut: more "
         "than half of the layers are uneven. Kept: all are even. Corrected: every layer is one or the other. Intervals: 95 %, bootstrap over texts."
     ),
-    work=work,
+    run=run,
 )

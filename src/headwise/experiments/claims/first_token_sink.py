@@ -12,9 +12,9 @@ from headwise.analysis.roles.tokenized_text import special_tokens
 from headwise.axes import Bool, Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import Side, over_texts, side
+from headwise.experiments.estimates.confidence_interval import Side, mean_over_texts, side_of
 from headwise.experiments.measurements.first_token_mass import Resting, resting
-from headwise.experiments.measurements.negligible import BAR, FORETOLD, scale
+from headwise.experiments.measurements.negligible import NEGLIGIBLE, OWN_LOSSES, loss_scale
 from headwise.experiments.measurements.windowed_model import losses_in_windows, narrowed
 from headwise.experiments.number_text import nats, percent
 from headwise.interventions.edit import unreachable
@@ -42,15 +42,15 @@ class Windows:
     why: str = ""
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Weight on the first token, what is written from it, and the loss without it."""
-    few = study.few(FEWEST, "how much rests on the first token")
+    few = study.too_few_texts(FEWEST, "how much rests on the first token")
     if few is not None:
         return few
     found = []
     for number in range(len(study.texts)):
         found.append(resting(study.passage(number)))
-        study.tell("weight on the first token", number + 1, len(study.texts))
+        study.progress("weight on the first token", number + 1, len(study.texts))
     weight = torch.stack([text.weight for text in found])
     rests = _rests(weight, study)
     windows = _windows(study)
@@ -58,7 +58,7 @@ def work(study: "Study") -> Card:
     draws_less, needed = _draws_less(numbers), _needed(study, numbers)
     verdict, correction = _verdict(float(rests.double().sum() / (~weight[0].isnan()).sum()), draws_less, needed)
     says = _says(study, numbers, windows, int(rests.sum()))
-    return Card(verdict, says, numbers, _plot(found), correction, len(study.texts), study.words, study.loss)
+    return Card(verdict, says, numbers, _plot(found), correction, len(study.texts), study.token_count, study.loss)
 
 
 def _rests(weight: Float[Tensor, "n L H"], study: "Study") -> Bool[Tensor, "L H"]:
@@ -83,7 +83,7 @@ def _windows(study: "Study") -> Windows:
     losses = []
     for done, number in enumerate(some, start=1):
         losses.append(losses_in_windows(study.passage(number), models, WINDOW))
-        study.tell("windows", done, len(some))
+        study.progress("windows", done, len(some))
     return Windows(torch.tensor(losses, dtype=torch.float64), study.counts[some])
 
 
@@ -108,19 +108,21 @@ def _numbers(study: "Study", found: list[Resting], rests: Bool[Tensor, "L H"], w
     weight, written, equal = (torch.stack([getattr(text, name) for text in found]) for name in ("weight", "written", "equal"))
     heads = (~weight[0].isnan()).sum()
     numbers = {
-        "weight": over_texts(weight.nanmean((1, 2)), seed=seed, means="weight on the first token, mean over heads and queries behind it", unit="share"),
-        "equal": over_texts(equal.nanmean((1, 2)), seed=seed, means="what it would be if each query gave the same to all keys that it sees", unit="share"),
+        "weight": mean_over_texts(weight.nanmean((1, 2)), seed=seed, means="weight on the first token, mean over heads and queries behind it", unit="share"),
+        "equal": mean_over_texts(equal.nanmean((1, 2)), seed=seed, means="what it would be if each query gave the same to all keys that it sees", unit="share"),
         "resting": Number(float(rests.sum()), f"certainly put over half of their weight there; of {int(heads)}", unit="heads"),
         "most": Number(float(weight.mean(0).nan_to_num(-1).max()), "weight of the head that puts most there; highest of all, so it flatters", unit="share"),
     }
     if bool(rests.any()) and not bool(written[:, rests].isnan().any()):
         mine, drawn = weight[:, rests].mean(1), written[:, rests].mean(1)
-        numbers["their weight"] = over_texts(mine, seed=seed, means="weight on the first token of the heads that rest there", unit="share")
-        numbers["their write"] = over_texts(drawn, seed=seed, means="of the length of what they carry, the part that comes from the first token", unit="share")
-        numbers["drawn less"] = over_texts(mine - drawn, seed=seed, means="the former less the latter", unit="share")
+        numbers["their weight"] = mean_over_texts(mine, seed=seed, means="weight on the first token of the heads that rest there", unit="share")
+        numbers["their write"] = mean_over_texts(
+            drawn, seed=seed, means="of the length of what they carry, the part that comes from the first token", unit="share"
+        )
+        numbers["drawn less"] = mean_over_texts(mine - drawn, seed=seed, means="the former less the latter", unit="share")
     swapped = _swapped(study) if bool(rests.any()) else None
     if swapped is not None:
-        numbers["another word"] = over_texts(
+        numbers["another word"] = mean_over_texts(
             swapped[:, rests].mean(1), seed=seed, means="weight on the first token of these heads when it is another one, drawn at random", unit="share"
         )
     return numbers | _of_windows(windows, seed)
@@ -132,26 +134,26 @@ def _of_windows(windows: Windows, seed: int) -> dict[str, Number]:
     own, without, with_first = windows.losses.unbind(1)
     told = {"counts": windows.counts, "seed": seed}
     return {
-        "loss": over_texts(own, **told, means="of the unchanged model, on the tokens behind the first window where it is about single tokens"),
-        "loss, window": over_texts(
+        "loss": mean_over_texts(own, **told, means="of the unchanged model, on the tokens behind the first window where it is about single tokens"),
+        "loss, window": mean_over_texts(
             without, **told, means=f"each token sees the last {WINDOW} alone", published="perplexity 5158 in a window of 1024, Llama-2-13B"
         ),
-        "loss, window with the first": over_texts(
+        "loss, window with the first": mean_over_texts(
             with_first,
             **told,
             means=f"each token sees the last {WINDOW - KEPT} and the first {KEPT}",
             published="perplexity 5.40 with the first 4 and the last 1020",
         ),
-        "cost": over_texts(without - with_first, **told, means="the window without the first tokens against the one with them"),
+        "cost": mean_over_texts(without - with_first, **told, means="the window without the first tokens against the one with them"),
     }
 
 
 def _draws_less(numbers: dict[str, Number]) -> Side:
-    return side(numbers["drawn less"], 0.0) if "drawn less" in numbers else "unsure"
+    return side_of(numbers["drawn less"], 0.0) if "drawn less" in numbers else "unsure"
 
 
 def _needed(study: "Study", numbers: dict[str, Number]) -> Side:
-    return side(numbers["cost"], BAR * scale(study)) if "cost" in numbers else "unsure"
+    return side_of(numbers["cost"], NEGLIGIBLE * loss_scale(study)) if "cost" in numbers else "unsure"
 
 
 def _verdict(resting_heads: float, draws_less: Side, needed: Side) -> tuple[Any, str]:
@@ -164,7 +166,7 @@ def _verdict(resting_heads: float, draws_less: Side, needed: Side) -> tuple[Any,
         return "corrected", "Heads look there, and what they write comes from there even more."
     if needed == "below":
         return "corrected", "Heads rest on it, and the model can do without."
-    return "can't tell", ""
+    return "inconclusive", ""
 
 
 def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_heads: int) -> str:
@@ -183,8 +185,8 @@ def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_
     if windows.why:
         return " ".join([*said, f"Windows could not be tried: {windows.why}."])
     own, without, with_first = (numbers[name].value for name in ("loss", "loss, window", "loss, window with the first"))
-    measured = "The loss" if study.loss in FORETOLD else "The distance from the model's own output"
-    start = f"{nats(own)} in full view, " if study.loss in FORETOLD else ""
+    measured = "The loss" if study.loss in OWN_LOSSES else "The distance from the model's own output"
+    start = f"{nats(own)} in full view, " if study.loss in OWN_LOSSES else ""
     said.append(
         f"{measured} is {start}{nats(without)} in a window of {WINDOW} tokens, {nats(with_first)} in one of {WINDOW - KEPT} with the first {KEPT} besides."
     )
@@ -225,5 +227,5 @@ ENTRY = Claim(
         f"they look, and leaving the first {KEPT} tokens out of a window of {WINDOW} certainly costs over 1 % of the loss (0.01 where there is only a "
         "distance from the model's own output). Corrected: they certainly draw more, or it certainly costs less. Intervals: 95 %, bootstrap over texts."
     ),
-    work=work,
+    run=run,
 )

@@ -6,11 +6,11 @@ from headwise.analysis.roles.find_roles import roles
 from headwise.errors import ArgumentError
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import over_texts, side
+from headwise.experiments.estimates.confidence_interval import mean_over_texts, side_of
 from headwise.experiments.measurements.copying import Copied, copied
-from headwise.experiments.measurements.fixed_repeats import control
 from headwise.experiments.number_text import nats, percent
-from headwise.experiments.trained import results
+from headwise.experiments.trained import stored_results as results
+from headwise.experiments.trained.fixed_length_control import control
 from headwise.models.model_info import is_encoder_decoder
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ BAR = 0.01  # of the loss on the repetition
 NONE = "none"
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Find the heads by where they look; try on new texts what they write, and what is lost without them."""
     try:
         cast = roles(
@@ -32,20 +32,20 @@ def work(study: "Study") -> Card:
             part=study.part,
             limit=CHOSEN_ON,
             seed=study.seed,
-            tell=lambda role, done, total: study.tell("looking for induction", done, total),
+            tell=lambda role, done, total: study.progress("looking for induction", done, total),
         )
     except ArgumentError as error:  # too few different tokens, or no room to repeat them
-        return Card("can't tell", f"Random text that repeats could not be read: {error}")
+        return Card("inconclusive", f"Random text that repeats could not be read: {error}")
     places = [(int(layer), int(head)) for layer, head in zip(*(cast.role != NONE).values.nonzero(), strict=True)]
     chosen = sorted(places, key=lambda place: -float(cast.score[0, place[0], place[1]]))
     numbers = _looks(cast, len(chosen)) | _control()
     looks, of_control = _said_of_looks(numbers, len(chosen)), _said_of_control(numbers)
     told: dict[str, Any] = {"numbers": numbers, "plot": _plot(cast, None), "texts": int(cast.texts[0])}
     if not chosen:
-        return Card("can't tell", f"{looks} There is no induction head to try. {of_control}", **told)
+        return Card("inconclusive", f"{looks} There is no induction head to try. {of_control}", **told)
     if study.loss != "next" or is_encoder_decoder(study.model.hf):
         blind = "This part of the model foretells no next token, so that nothing says whether they copy it."
-        return Card("can't tell", f"{looks} {blind} {of_control}", **told)
+        return Card("inconclusive", f"{looks} {blind} {of_control}", **told)
     tried = copied(study, chosen, TRIED_ON)
     numbers |= _copies(tried, chosen, study.seed)
     verdict, correction = _verdict(numbers, float(tried.second[:, 0].mean()))
@@ -79,31 +79,31 @@ def _copies(tried: Copied, chosen: list[tuple[int, int]], seed: int) -> dict[str
     own, without, others = tried.second.unbind(1)
     first = tried.first
     numbers = {
-        "loss, repeated": over_texts(own, **told, means="of the unchanged model on the repetition", unit="nats"),
-        "loss, first time": over_texts(first[:, 0], **told, means="on the same tokens when they are there for the first time", unit="nats"),
-        "without them": over_texts(without - own, **told, means="by how much the loss on the repetition rises without these heads", unit="nats"),
-        "without others": over_texts(others - own, **told, means="without as many others of the same layers, mean of 5 draws", unit="nats"),
-        "difference": over_texts(without - others, **told, means="the former less the latter", unit="nats"),
-        "without them, first time": over_texts(
+        "loss, repeated": mean_over_texts(own, **told, means="of the unchanged model on the repetition", unit="nats"),
+        "loss, first time": mean_over_texts(first[:, 0], **told, means="on the same tokens when they are there for the first time", unit="nats"),
+        "without them": mean_over_texts(without - own, **told, means="by how much the loss on the repetition rises without these heads", unit="nats"),
+        "without others": mean_over_texts(others - own, **told, means="without as many others of the same layers, mean of 5 draws", unit="nats"),
+        "difference": mean_over_texts(without - others, **told, means="the former less the latter", unit="nats"),
+        "without them, first time": mean_over_texts(
             first[:, 1] - first[:, 0], **told, means="by how much the loss on the first copy rises without these heads", unit="nats"
         ),
     }
     if tried.direct is not None:
         mine = tried.direct[:, [layer for layer, _ in chosen], [head for _, head in chosen]]
-        numbers["direct"] = over_texts(
+        numbers["direct"] = mean_over_texts(
             mine.mean(1),
             **told,
             means="what each of them adds, with nothing in between, to the centred logit of the token that is to be repeated",
             unit="logits",
         )
-        numbers["direct, all"] = over_texts(tried.direct.nanmean((1, 2)), **told, means="the same, mean over all heads of the model", unit="logits")
+        numbers["direct, all"] = mean_over_texts(tried.direct.nanmean((1, 2)), **told, means="the same, mean over all heads of the model", unit="logits")
     return numbers
 
 
 def _verdict(numbers: dict[str, Number], loss: float) -> tuple[Any, str]:
     """See the rule."""
-    missed = side(numbers["difference"], BAR * loss)
-    writes = side(numbers["direct"], 0.0) if "direct" in numbers else None
+    missed = side_of(numbers["difference"], BAR * loss)
+    writes = side_of(numbers["direct"], 0.0) if "direct" in numbers else None
     if missed == "above" and writes in ("above", None):
         return "kept", ""
     if missed == "below" and writes in ("below", None):
@@ -112,7 +112,7 @@ def _verdict(numbers: dict[str, Number], loss: float) -> tuple[Any, str]:
         return "corrected", "They are needed to repeat, and write the token by way of others."
     if missed == "below" and writes == "above":
         return "corrected", "They write the token, and others do as well without them."
-    return "can't tell", ""
+    return "inconclusive", ""
 
 
 def _says(numbers: dict[str, Number], tried: Copied, heads: int) -> str:
@@ -152,7 +152,9 @@ def _plot(cast: "xarray.Dataset", tried: Copied | None) -> Plot:
     if tried is None or tried.direct is None:
         return Plot("points", "layer", "weight on what followed", (Series("a head", [float(layer) for layer, _ in heads], looks),))
     written = tried.direct.mean(0)
-    return Plot("points", "weight on what followed", "added to its logit", (Series("a head", looks, [float(written[place]) for place in heads]),), equal=0.0)
+    return Plot(
+        "points", "weight on what followed", "added to its logit", (Series("a head", looks, [float(written[place]) for place in heads]),), reference=0.0
+    )
 
 
 ENTRY = Claim(
@@ -174,5 +176,5 @@ ENTRY = Claim(
         "Kept: both are certain, the latter by 1 % of the loss on the repetition. Cut: neither, certainly. Corrected: one is certain and the other certainly "
         "not. Can't tell: no such head, or a part of a model that foretells no next token. Intervals: 95 %, bootstrap over texts."
     ),
-    work=work,
+    run=run,
 )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from headwise.axes import Float, Tensor
-from headwise.experiments.card import Card, Number, Plot, Series, Verdict
+from headwise.experiments.card import Card, ClaimVerdict, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import side
-from headwise.experiments.seed_statistics import difference, over_seeds
-from headwise.experiments.trained import results
+from headwise.experiments.estimates.confidence_interval import side_of
+from headwise.experiments.estimates.seed_interval import mean_over_seeds, paired_difference
+from headwise.experiments.trained import stored_results as results
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PERPLEXITY = {1: 5.29, 4: 5.00, 8: 4.92, 16: 4.91, 32: 5.01}  # Vaswani et al. 2017, table 3, rows (A), and the base model for h = 8
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Read what came out of training; the model at hand plays no part."""
     return judge(results.read("more_heads"))
 
@@ -28,8 +28,10 @@ def judge(found: dict) -> Card:
     heads, table = losses(found)
     best = int(table.mean(0).argmin())
     last = len(heads) - 1
-    steps = {(a, a + 1): difference(table, a + 1, a, last, f"change of the loss from h = {heads[a]} to {heads[a + 1]}", "nats a letter") for a in range(last)}
-    beyond = difference(table, last, best, last, f"loss at h = {heads[last]} less that at h = {heads[best]}, the lowest", "nats a letter")
+    steps = {
+        (a, a + 1): paired_difference(table, a + 1, a, last, f"change of the loss from h = {heads[a]} to {heads[a + 1]}", "nats a letter") for a in range(last)
+    }
+    beyond = paired_difference(table, last, best, last, f"loss at h = {heads[last]} less that at h = {heads[best]}, the lowest", "nats a letter")
     verdict = _verdict(list(steps.values()), beyond)
     numbers = {
         **{f"loss, h = {h}": _loss(h, table[:, place].tolist()) for place, h in enumerate(heads)},
@@ -49,29 +51,29 @@ def losses(found: dict) -> tuple[list[int], Float[Tensor, "seeds kinds"]]:
     return heads, torch.tensor([[by[h, seed] for h in heads] for seed in seeds], dtype=torch.float64)
 
 
-def _verdict(steps: list[Number], beyond: Number) -> Verdict:
-    sides = [side(step, 0.0) for step in steps]
+def _verdict(steps: list[Number], beyond: Number) -> ClaimVerdict:
+    sides = [side_of(step, 0.0) for step in steps]
     if all(one == "below" for one in sides):
         return "kept"
-    if "above" not in (*sides, side(beyond, 0.0)):
-        return "can't tell"
+    if "above" not in (*sides, side_of(beyond, 0.0)):
+        return "inconclusive"
     return "corrected" if "below" in sides else "cut"
 
 
 def _loss(heads: int, values: list[float]) -> Number:
     published = f"perplexity {PERPLEXITY[heads]:.2f} a word piece" if heads in PERPLEXITY else None
-    return over_seeds(values, f"held-out loss; perplexity {exp(sum(values) / len(values)):.3f} a letter", "nats a letter", published)
+    return mean_over_seeds(values, f"held-out loss; perplexity {exp(sum(values) / len(values)):.3f} a letter", "nats a letter", published)
 
 
-def _says(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: Verdict, found: dict) -> str:
+def _says(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: ClaimVerdict, found: dict) -> str:
     mean = table.mean(0).tolist()
     same = f"The same decoder of width {found['settings']['width']}, trained {len(table)} times each:"
-    fall = difference(table, best, 0, len(heads) - 1)
+    fall = paired_difference(table, best, 0, len(heads) - 1)
     fallen = f"{same} from {mean[0]:.3f} nats with one head the loss falls to {mean[best]:.3f} with {heads[best]} ({_apart(fall)})"
     first = fallen if best else f"{same} one head is best with {mean[0]:.3f} nats"
     more = f", and is {mean[-1]:.3f} with {heads[-1]} ({_apart(beyond)})." if best < len(heads) - 1 else "."
     cost = f" A step with {heads[-1]} heads costs {found['cost'][str(heads[-1])]:.1f} times as much as with one."
-    doubt = " With these seeds no doubling of the heads is certain to make it worse, nor is every one certain to help." if verdict == "can't tell" else ""
+    doubt = " With these seeds no doubling of the heads is certain to make it worse, nor is every one certain to help." if verdict == "inconclusive" else ""
     return first + more + cost + doubt
 
 
@@ -80,7 +82,7 @@ def _apart(number: Number) -> str:
 
 
 def _plot(heads: list[int], table: Float[Tensor, "seeds kinds"]) -> Plot:
-    numbers = [over_seeds(table[:, place].tolist()) for place in range(len(heads))]
+    numbers = [mean_over_seeds(table[:, place].tolist()) for place in range(len(heads))]
     ours = Series("held-out loss", heads, [n.value for n in numbers], [n.low or 0.0 for n in numbers], [n.high or 0.0 for n in numbers])
     return Plot("line", "heads, at the same width", "nats a letter", [ours], log_x=True)
 
@@ -95,6 +97,6 @@ ENTRY = Claim(
     refuted_by="A number of heads beyond which the loss is certainly higher.",
     rule="Kept if every doubling certainly lowers the loss; corrected if some doubling certainly lowers it, and another, or all beyond the best, certainly "
     "raises it; cut if one raises it and none lowers it; else nothing can be told. Differences are by seed; their intervals hold for all doublings at once.",
-    work=work,
+    run=run,
     about_model=False,
 )

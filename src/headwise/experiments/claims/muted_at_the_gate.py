@@ -11,9 +11,9 @@ from headwise.analysis.ablation.rank import rank
 from headwise.axes import Bool, Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import ends
-from headwise.experiments.measurements.negligible import FORETOLD
-from headwise.experiments.measurements.resampled import resampled
+from headwise.experiments.estimates.bootstrap_statistic import bootstrap_statistic
+from headwise.experiments.estimates.confidence_interval import bounds
+from headwise.experiments.measurements.negligible import OWN_LOSSES
 from headwise.experiments.measurements.write_summary import Writing, writing
 from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.hooks.derived_model import derive_model
@@ -78,14 +78,14 @@ class Control:
         return self.same and self.found and self.wrote == 0
 
 
-def work(study: "Study") -> Card:
-    return study.few(FEWEST, "what heads say and what they write") or _card(study)
+def run(study: "Study") -> Card:
+    return study.too_few_texts(FEWEST, "what heads say and what they write") or _card(study)
 
 
 def _card(study: "Study") -> Card:
-    texts, tokens = len(study.texts), study.words
+    texts, tokens = len(study.texts), study.token_count
     if all(place.heads < 2 for place in study.passage(0).places):
-        return Card("can't tell", "Every layer has one head: there is no other to compare it with.", texts=texts, tokens=tokens)
+        return Card("inconclusive", "Every layer has one head: there is no other to compare it with.", texts=texts, tokens=tokens)
     found = writing(study)
     own = Sizes.of(found.said.sum(0), found.wrote.sum(0))
     control = _control(study, own)
@@ -98,7 +98,9 @@ def _numbers(found: Writing, seed: int) -> dict[str, Number]:
     squares = torch.stack([found.said, found.wrote], 1) / found.tokens[:, None, None, None]
 
     def number(means: str, unit: str, statistic: Callable[[Sizes], Float[Tensor, "d L H"]], joined: Callable[[Tensor], Tensor]) -> Number:
-        return resampled(squares, found.tokens, lambda mean: joined(statistic(Sizes.of(*mean.unbind(1))).flatten(1)), seed=seed, means=means, unit=unit)
+        return bootstrap_statistic(
+            squares, found.tokens, lambda mean: joined(statistic(Sizes.of(*mean.unbind(1))).flatten(1)), seed=seed, means=means, unit=unit
+        )
 
     def count(flags: Tensor) -> Tensor:
         return flags.sum(1).double()
@@ -126,7 +128,7 @@ def _control(study: "Study", own: Sizes) -> Control:
     planted = torch.arange(was.said.shape[1]) == number
     found = all(bool((sizes.muted == (was.muted | planted)).all()) for sizes in (now, fainter))
     reaches = None
-    if study.loss in FORETOLD:
+    if study.loss in OWN_LOSSES:
         slopes = rank(models[1], study.texts[:1], "gradient", loss=study.loss, part=study.part, seed=study.seed)
         reaches = abs(float(slopes["effect"].values[head]))
     return Control(head, _same(before[0], silent[0], layer), found, float(now.wrote[0, number]), reaches, fainter)
@@ -210,7 +212,7 @@ def _says_own(own: Sizes, numbers: dict[str, Number], heads: int) -> str:
     named = [f"{layer}.{head}" for layer, head in own.muted.nonzero().tolist()]
     listed = f" ({', '.join(named[:5])}{' and others' if len(named) > 5 else ''})" if named else ""
     first = f"Of the model's own {heads} heads {'none is' if not named else f'{len(named)}{listed} are' if len(named) > 1 else f'one{listed} is'} muted so"
-    low, high = ends(muted)
+    low, high = bounds(muted)
     return f"{first} ({low:.0f} to {high:.0f} with other texts); {little.value:.0f} say little to begin with, before W_O."
 
 
@@ -225,7 +227,9 @@ def _plot(own: Sizes, control: Control) -> Plot:
         [float(control.faint.said[0, control.head[1]])],
         [float(control.faint.wrote[0, control.head[1]])],
     )
-    return Plot("points", "says, of its layer's median head", "writes, likewise", [Series("a head", said, wrote), by_hand], log_x=True, log_y=True, equal=MUTED)
+    return Plot(
+        "points", "says, of its layer's median head", "writes, likewise", [Series("a head", said, wrote), by_hand], log_x=True, log_y=True, reference=MUTED
+    )
 
 
 ENTRY = Claim(
@@ -241,5 +245,5 @@ ENTRY = Claim(
     rule="It is about what can be, so a planted case decides. Kept: a head whose block of W_O was set to 0 attends and speaks bit for bit as before, writes "
     f"exactly 0, and is found by the measure, as it is with its block at {FAINT}; else cut. How many heads of the model are so by themselves is counted beside "
     "it, with its 95 % interval over texts.",
-    work=work,
+    run=run,
 )

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from math import comb
 from typing import TYPE_CHECKING, Any
 
-from headwise.experiments.card import Card, Number, Plot, Series, Verdict
+from headwise.experiments.card import Card, ClaimVerdict, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.seed_statistics import over_seeds
-from headwise.experiments.trained import results
+from headwise.experiments.estimates.seed_interval import mean_over_seeds
+from headwise.experiments.trained import stored_results as results
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -19,7 +19,7 @@ WORDS = {1: "one head", 2: "two heads"}
 Trained = Sequence[dict[str, Any]]
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Read what came out of training; the model at hand plays no part."""
     return judge(results.read("two_patterns"))
 
@@ -31,8 +31,10 @@ def judge(found: dict) -> Card:
     numbers = {}
     for heads, words in WORDS.items():
         numbers[f"{words}, trainings that solve it"] = _share(solved[heads], len(by[heads]))
-        numbers[f"{words}, the token before"] = over_seeds([model["before"] for model in by[heads]], "right answers; mean over trainings", "share of texts")
-        numbers[f"{words}, the match"] = over_seeds([model["matched"] for model in by[heads]], "right answers; mean over trainings", "share of texts")
+        numbers[f"{words}, the token before"] = mean_over_seeds(
+            [model["before"] for model in by[heads]], "right answers; mean over trainings", "share of texts"
+        )
+        numbers[f"{words}, the match"] = mean_over_seeds([model["matched"] for model in by[heads]], "right answers; mean over trainings", "share of texts")
         numbers |= _looks(words, _best(by[heads]))
     luck = fisher(solved[1], len(by[1]), solved[2], len(by[2]))
     numbers["chance of such a difference"] = Number(luck, "if the number of heads made none: Fisher's exact test, one-sided")
@@ -51,10 +53,10 @@ def fisher(ours: int, of_ours: int, theirs: int, of_theirs: int) -> float:
     return ways / comb(of_ours + of_theirs, every)
 
 
-def _verdict(solved: dict[int, int], luck: float) -> Verdict:
+def _verdict(solved: dict[int, int], luck: float) -> ClaimVerdict:
     if solved[1]:
         return "cut"
-    return "kept" if luck < CHANCE else "can't tell"
+    return "kept" if luck < CHANCE else "inconclusive"
 
 
 def _share(solved: int, trainings: int) -> Number:
@@ -108,6 +110,6 @@ ENTRY = Claim(
     refuted_by="One training with one head that gives both answers in over 95 % of texts.",
     rule="Cut if one head solves it in any training; kept if it does in none and two heads do in certainly more (Fisher's exact test, 5 %); else nothing "
     "can be told.",
-    work=work,
+    run=run,
     about_model=False,
 )

@@ -10,8 +10,8 @@ from headwise.analysis.intervals import bootstrap
 from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import over_texts
-from headwise.experiments.measurements.negligible import BAR, FORETOLD, WORDS, scale
+from headwise.experiments.estimates.confidence_interval import mean_over_texts
+from headwise.experiments.measurements.negligible import NEGLIGIBLE, NEGLIGIBLE_TEXT, OWN_LOSSES, loss_scale
 from headwise.experiments.measurements.single_head import Apart, apart, losses_tied
 from headwise.experiments.number_text import nats
 from headwise.interventions.edits.tie_heads import TieHeads
@@ -43,9 +43,9 @@ class Tied:
     edited: float
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Compute every head alone; then tie."""
-    few = study.few(FEWEST, "what tying costs")
+    few = study.too_few_texts(FEWEST, "what tying costs")
     if few is not None:
         return few
     places = study.passage(0).places
@@ -61,11 +61,11 @@ def work(study: "Study") -> Card:
         return Card("cut", f"A head computed alone says something else than among the others: {gap:.3g} times what rounding allows.", **told)
     if not layers:
         return Card(
-            "can't tell", "Each layer has one head, and it is single-head attention. There is no other to tie it to: independence says nothing here.", **told
+            "inconclusive", "Each layer has one head, and it is single-head attention. There is no other to tie it to: independence says nothing here.", **told
         )
     tied = _tied(study, layers)
     costs = bootstrap((tied.each - tied.base[:, None]) * tied.counts[:, None], tied.counts, study.seed)
-    bar = BAR * scale(study)
+    bar = NEGLIGIBLE * loss_scale(study)
     felt = int((costs.low > bar).sum())
     verdict = "cut" if tied.distance > SAME else "kept" if felt > len(layers) / 2 else "corrected"
     correction = f"Tied heads are one head, and in {felt} of {len(layers)} layers that costs something." if verdict == "corrected" else ""
@@ -78,7 +78,7 @@ def _tied(study: "Study", layers: list[int]) -> Tied:
     texts = range(min(TEXTS, len(study.texts)))
     for number in texts:
         found.append(losses_tied(study.passage(number), layers))
-        study.tell("tying layers", number + 1, len(texts))
+        study.progress("tying layers", number + 1, len(texts))
     losses = torch.stack(found)
     edited = study.model.edit([TieHeads(layer, part=study.part) for layer in layers], mode="run", inputs=study.texts[0])
     passage = Evaluator(edited, study.loss, study.part, study.seed).open(study.texts[0])
@@ -96,13 +96,13 @@ def _numbers(study: "Study", alone: list[Apart], tied: Tied, felt: int, gap: flo
         "gap": Number(gap, "the largest difference between a head alone and among the others, as a share of what the rounding of scores allows"),
         "patterns apart": Number(float(distance.mean()), "total variation between the patterns of two heads of a layer, mean over pairs, queries, layers"),
         "patterns apart, tied": Number(tied.distance, "the same with every layer tied, in the layer where it is largest"),
-        "base": over_texts(tied.base, counts, seed=seed, means="loss of the unchanged model"),
-        "one layer": over_texts(each.median(1).values, counts, seed=seed, means="by how much the loss rises when one layer is tied, median layer"),
+        "base": mean_over_texts(tied.base, counts, seed=seed, means="loss of the unchanged model"),
+        "one layer": mean_over_texts(each.median(1).values, counts, seed=seed, means="by how much the loss rises when one layer is tied, median layer"),
         "worst layer": Number(
             float((each * counts[:, None]).sum(0).max() / counts.sum()), "the same in the layer where it rises most; highest of all, so it flatters"
         ),
-        "all layers": over_texts(every, counts, seed=seed, means="by how much it rises when all are tied"),
-        "layers": Number(float(felt), f"in which tying is certainly felt: {WORDS[study.loss]} or more", unit="layers"),
+        "all layers": mean_over_texts(every, counts, seed=seed, means="by how much it rises when all are tied"),
+        "layers": Number(float(felt), f"in which tying is certainly felt: {NEGLIGIBLE_TEXT[study.loss]} or more", unit="layers"),
         "edit": Number(abs(tied.edited - float(tied.every[0])), "difference of the loss, all tied, from that of the model which hw.TieHeads makes; first text"),
     }
 
@@ -110,7 +110,7 @@ def _numbers(study: "Study", alone: list[Apart], tied: Tied, felt: int, gap: flo
 def _says(study: "Study", numbers: dict[str, Number], tied: Tied, felt: int) -> str:
     alone, before, after = numbers["heads alone"], numbers["patterns apart"], numbers["patterns apart, tied"]
     one, every, base = numbers["one layer"], numbers["all layers"], numbers["base"]
-    rises = f"from {nats(base.value)} to {nats(base.value + every.value)} nats" if study.loss in FORETOLD else f"to {nats(every.value)}"
+    rises = f"from {nats(base.value)} to {nats(base.value + every.value)} nats" if study.loss in OWN_LOSSES else f"to {nats(every.value)}"
     measured = {
         "next": "the loss",
         "masked": "the loss on masked words",
@@ -121,7 +121,7 @@ def _says(study: "Study", numbers: dict[str, Number], tied: Tied, felt: int) -> 
     return (
         f"Each of {alone.value:.0f} heads, computed alone from its own slices, says what it says among the others, within rounding. Two heads of a layer look "
         f"apart by {before.value:.2f} of their weight; tied to head 0, by {same}. Tying all layers takes {measured[study.loss]} {rises}, tying the median "
-        f"layer raises it by {nats(one.value)}; in {felt} of {len(tied.layers)} layers it is certainly felt ({WORDS[study.loss]})."
+        f"layer raises it by {nats(one.value)}; in {felt} of {len(tied.layers)} layers it is certainly felt ({NEGLIGIBLE_TEXT[study.loss]})."
     )
 
 
@@ -129,7 +129,7 @@ def _plot(study: "Study", alone: list[Apart], tied: Tied) -> Plot:
     x = [float(layer) for layer in tied.layers]
     costs = bootstrap((tied.each - tied.base[:, None]) * tied.counts[:, None], tied.counts, study.seed)
     rises = Series("loss, this layer tied", x, costs.mean.tolist(), costs.low.tolist(), costs.high.tolist())
-    return Plot("line", "layer", "by how much the loss rises" if study.loss in FORETOLD else "distance from the model's own output", (rises,))
+    return Plot("line", "layer", "by how much the loss rises" if study.loss in OWN_LOSSES else "distance from the model's own output", (rises,))
 
 
 ENTRY = Claim(
@@ -151,5 +151,5 @@ ENTRY = Claim(
         "layers tying is certainly felt: the lower end of what it costs is above 1 % of the loss, or above 0.01 where there is only a distance from the "
         "model's own output. Corrected: neither, and it is felt in fewer layers. Intervals: 95 %, bootstrap over texts."
     ),
-    work=work,
+    run=run,
 )

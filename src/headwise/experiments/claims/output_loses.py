@@ -8,7 +8,7 @@ from headwise.analysis.intervals import bootstrap
 from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import over_texts, texts_needed
+from headwise.experiments.estimates.confidence_interval import mean_over_texts, texts_needed
 from headwise.experiments.measurements.write_summary import Writing, writing
 from headwise.experiments.number_text import percent
 
@@ -19,9 +19,9 @@ FEWEST = 4  # texts
 BAR = 0.01  # of the energy of what is said: more than this is a loss
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Compute back, from what each layer adds, what each of its heads said."""
-    few = study.few(FEWEST, "what W_O loses")
+    few = study.too_few_texts(FEWEST, "what W_O loses")
     if few is not None:
         return few
     found = writing(study)
@@ -29,10 +29,10 @@ def work(study: "Study") -> Card:
     ends = bootstrap(lost * found.tokens[:, None], found.tokens, study.seed)
     losing, keeping = int((ends.low > BAR).sum()), int((ends.high < BAR).sum())
     layers = lost.shape[1]
-    verdict = "kept" if losing > layers / 2 else "cut" if keeping == layers else "corrected" if losing + keeping == layers else "can't tell"
+    verdict = "kept" if losing > layers / 2 else "cut" if keeping == layers else "corrected" if losing + keeping == layers else "inconclusive"
     numbers = _numbers(found, lost, study.seed)
     says, correction = _says(found, numbers, losing, layers), f"It does in {losing} of {layers} layers." if verdict == "corrected" else ""
-    if verdict == "can't tell":
+    if verdict == "inconclusive":
         says = f"{says} {_needed(numbers['lost'], len(study.texts))}"
     return Card(verdict, says, numbers, _plot(found), correction, len(study.texts), int(found.tokens.sum()))
 
@@ -47,17 +47,17 @@ def _numbers(found: Writing, lost: Float[Tensor, "n L"], seed: int) -> dict[str,
     random = torch.stack([matrix.singular.square().sum() / len(matrix.inverse.t()) for matrix in found.matrices])
     passed = found.wrote.nansum(2) / found.said.nansum(2) / random
     return {
-        "lost": over_texts(
+        "lost": mean_over_texts(
             lost.mean(1), tokens, seed=seed, means="of the energy of what heads say, what cannot be computed back from what their layer adds; mean over layers"
         ),
-        "lost, worst layer": over_texts(lost[:, worst], tokens, seed=seed, means=f"the same in layer {worst}, where most is lost on these texts"),
+        "lost, worst layer": mean_over_texts(lost[:, worst], tokens, seed=seed, means=f"the same in layer {worst}, where most is lost on these texts"),
         "lost, worst head": Number(float(by_head.max()), "the same of the head that loses most; highest of all, so it flatters"),
         "rank": Number(sum(ranks) / len(ranks), "numerical rank of W_O, mean over layers"),
         "rank, lowest": Number(float(min(ranks)), "the lowest of any layer"),
         "directions": Number(sum(sizes) / len(sizes), "H · E: numbers a token that the heads of a layer say"),
         "effective rank": Number(sum(effective) / len(effective), "exp of the entropy of W_O's squared singular values' shares, mean over layers"),
-        "passed": over_texts(passed.mean(1), tokens, seed=seed, means="energy let through, against what W_O lets through of a random direction"),
-        "meeting": over_texts(
+        "passed": mean_over_texts(passed.mean(1), tokens, seed=seed, means="energy let through, against what W_O lets through of a random direction"),
+        "meeting": mean_over_texts(
             meeting.mean(1),
             tokens,
             seed=seed,
@@ -96,7 +96,7 @@ def _plot(found: Writing) -> Plot:
         Series("effective rank / H·E", layers, effective),
         Series("energy of the sum / of its parts", layers, meeting.tolist()),
     )
-    return Plot("line", "layer", "share", series, equal=1.0)
+    return Plot("line", "layer", "share", series, reference=1.0)
 
 
 ENTRY = Claim(
@@ -113,5 +113,5 @@ ENTRY = Claim(
         "Kept: in more than half of the layers the lower end of the loss is above 1 %. Cut: in every layer its upper end is below 1 %. Corrected: every "
         "layer is certainly on one side. Intervals: 95 %, bootstrap over texts."
     ),
-    work=work,
+    run=run,
 )

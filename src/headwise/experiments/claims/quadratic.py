@@ -9,10 +9,10 @@ import torch
 from headwise.errors import ModelError
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import side
+from headwise.experiments.estimates.confidence_interval import side_of
 from headwise.experiments.measurements.growth import LENGTHS, ROUNDS, WINDOW, Shape, exponent, seconds
-from headwise.experiments.measurements.mask_reach import Reach, reach
 from headwise.experiments.measurements.peak_memory import held
+from headwise.experiments.measurements.visible_pairs import Reach, reach
 from headwise.experiments.number_text import percent
 from headwise.models.inputs.encoding import max_positions
 
@@ -25,13 +25,13 @@ LONG = 4096  # tokens: of a text in which the model's pairs are counted, where i
 BAR = 1.5  # an exponent above it is nearer to 2 than to 1
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """Time and memory against length; pairs that the model's layers look at."""
     passage = study.passage(0)
     seen = reach(passage, min(LONG, max_positions(study.model.hf) or LONG))
     width = passage.forward.cache.wo_inputs[passage.places[0].index].shape[3]
     shape = Shape(min(HEADS, passage.places[0].heads), min(WIDTH, width), seen.causal)
-    taken = seconds(shape, tell=lambda done, total: study.tell("time by length", done, total))
+    taken = seconds(shape, tell=lambda done, total: study.progress("time by length", done, total))
     try:
         memory, why = held(shape), ""
     except ModelError as error:
@@ -74,15 +74,15 @@ def _median(values: list[float], means: str, unit: str = "") -> Number:
 
 def _verdict(numbers: dict[str, Number]) -> tuple[Any, str]:
     """See the rule."""
-    time = {side(numbers[f"time, {name}"], BAR) for name in FULL}
-    memory = [side(numbers[f"memory, {name}"], BAR) for name in FULL if f"memory, {name}" in numbers]
+    time = {side_of(numbers[f"time, {name}"], BAR) for name in FULL}
+    memory = [side_of(numbers[f"memory, {name}"], BAR) for name in FULL if f"memory, {name}" in numbers]
     if time == {"below"}:
         return "cut", ""
     if time != {"above"} or len(memory) < len(FULL):
-        return "can't tell", ""
+        return "inconclusive", ""
     if set(memory) == {"above"}:
         return "kept", ""
-    return ("corrected", "Its time is; its memory need not be.") if "below" in memory else ("can't tell", "")
+    return ("corrected", "Its time is; its memory need not be.") if "below" in memory else ("inconclusive", "")
 
 
 def _says(numbers: dict[str, Number], shape: Shape, seen: Reach, why: str) -> str:
@@ -147,5 +147,5 @@ ENTRY = Claim(
         f"certainly below for some way. Cut: those of time are certainly below. Intervals: of time, 95 %, bootstrap of the median over {ROUNDS} rounds in "
         "turn; of memory, from the smallest to the largest of single doublings."
     ),
-    work=work,
+    run=run,
 )

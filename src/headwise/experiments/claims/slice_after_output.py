@@ -10,7 +10,7 @@ from headwise.analysis.ablation.exact_ablation import ablated_losses, zero_ablat
 from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import over_texts, side, texts_needed
+from headwise.experiments.estimates.confidence_interval import mean_over_texts, side_of, texts_needed
 from headwise.experiments.measurements.output_slicing import losses_sliced
 from headwise.experiments.measurements.write_summary import Writing, writing
 from headwise.experiments.number_text import between, percent, times
@@ -33,23 +33,31 @@ class Effects:
     measure: str
 
 
-def work(study: "Study") -> Card:
+def run(study: "Study") -> Card:
     """What is in the slice, and what cutting it does."""
-    few = study.few(FEWEST, "what is in a slice of the output")
+    few = study.too_few_texts(FEWEST, "what is in a slice of the output")
     if few is not None:
         return few
-    told: dict[str, Any] = {"texts": len(study.texts), "tokens": study.words}
+    told: dict[str, Any] = {"texts": len(study.texts), "tokens": study.token_count}
     found = writing(study)
     if bool(found.removed.isnan().all()):
-        return Card("can't tell", "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head.", **told)
+        return Card("inconclusive", "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head.", **told)
     if all(int((~layer.isnan()).sum()) < 2 for layer in found.removed[0]):
-        return Card("can't tell", "Every layer has one head: the slice is the whole output, and the head too.", **told)
+        return Card("inconclusive", "Every layer has one head: the slice is the whole output, and the head too.", **told)
     effects = _effects(study)
     numbers = _numbers(found, effects, study.seed)
     own = numbers["own"]
-    verdict = "cut" if side(own, HALF) == "below" else "kept" if side(own, MOST) == "above" else "corrected" if side(own, HALF) == "above" else "can't tell"
+    verdict = (
+        "cut"
+        if side_of(own, HALF) == "below"
+        else "kept"
+        if side_of(own, MOST) == "above"
+        else "corrected"
+        if side_of(own, HALF) == "above"
+        else "inconclusive"
+    )
     says, correction = _says(numbers, effects), "Mostly." if verdict == "corrected" else ""
-    if verdict == "can't tell":
+    if verdict == "inconclusive":
         says = f"{says} Too few texts: about {texts_needed(own, HALF, len(study.texts))} would be needed."
     return Card(verdict, says, numbers, _plot(effects), correction, measure=effects.measure, **told)
 
@@ -68,7 +76,7 @@ def _effects(study: "Study") -> Effects:
         by_layer = [(passage.places[layer], [head for mine, head in heads if mine == layer]) for layer in layers]
         right.append(torch.cat([ablated_losses(passage, place, zero_ablation(passage, place.index), some) for place, some in by_layer]))
         wrong.append(torch.cat([losses_sliced(passage, place, some) for place, some in by_layer]))
-        study.tell("slices and heads", number + 1, len(texts))
+        study.progress("slices and heads", number + 1, len(texts))
     return Effects(tuple(heads), torch.stack(right), torch.stack(wrong), measure)
 
 
@@ -90,9 +98,9 @@ def _numbers(found: Writing, effects: Effects, seed: int) -> dict[str, Number]:
     apart = (wrong / right).log().abs().exp()
     order = _ranks_agree(right, wrong)
     return {
-        "own": over_texts(own, tokens, seed=seed, means="of what setting slice h to 0 removes, how much is head h's; mean over heads"),
+        "own": mean_over_texts(own, tokens, seed=seed, means="of what setting slice h to 0 removes, how much is head h's; mean over heads"),
         "equal": Number(float((1 / heads[heads > 0]).mean()), "1 / H: what it would be if a slice held as much of every head"),
-        "cosine": over_texts(alike, tokens, seed=seed, means="between what the slice removes and what the head writes; mean over tokens and heads"),
+        "cosine": mean_over_texts(alike, tokens, seed=seed, means="between what the slice removes and what the head writes; mean over tokens and heads"),
         "factor": Number(float(apart.median()), f"by how much the two effects on the output differ, median of {len(apart)} heads", *_quartiles(apart)),
         "factor, most": Number(float(apart.max()), "the largest of them; highest of all, so it flatters"),
         "order": Number(order, "rank correlation over these heads of the slice's effect with the head's"),
@@ -146,5 +154,5 @@ ENTRY = Claim(
         f"Cut: the upper end of the share is below {percent(HALF)}. Kept: its lower end is above {percent(MOST)}. Corrected: it lies between. Intervals: 95 "
         "%, bootstrap over texts."
     ),
-    work=work,
+    run=run,
 )

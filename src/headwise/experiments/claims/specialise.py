@@ -12,9 +12,9 @@ from headwise.analysis.roles.find_roles import FEWEST_TEXTS, roles
 from headwise.analysis.roles.role_verdict import MARGIN
 from headwise.analysis.roles.word_alignment import joined, tokens_of
 from headwise.errors import ModelError
-from headwise.experiments.card import Card, Number, Plot, Series, Verdict
+from headwise.experiments.card import Card, ClaimVerdict, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import ends, texts_needed
+from headwise.experiments.estimates.confidence_interval import bounds, texts_needed
 from headwise.experiments.number_text import percent
 
 if TYPE_CHECKING:
@@ -64,20 +64,20 @@ class Kind:
             return "not asked"
         if self.leading:
             return "found"
-        return "absent" if all(ends(task.lead)[1] < self.margin for task in self.tasks) else "unsure"
+        return "absent" if all(bounds(task.lead)[1] < self.margin for task in self.tasks) else "unsure"
 
     @property
     def leading(self) -> int:
         """Tasks in which a head leads for certain."""
-        return sum(ends(task.lead)[0] > self.margin for task in self.tasks)
+        return sum(bounds(task.lead)[0] > self.margin for task in self.tasks)
 
     @property
     def best(self) -> Task:
-        return max(self.tasks, key=lambda task: ends(task.lead)[0])
+        return max(self.tasks, key=lambda task: bounds(task.lead)[0])
 
 
-def work(study: "Study") -> Card:
-    kinds = [_long_range(study) if name == LONG else _kind(study.cast, name) for name in KINDS]
+def run(study: "Study") -> Card:
+    kinds = [_long_range(study) if name == LONG else _kind(study.roles, name) for name in KINDS]
     verdict = _verdict([kind.found for kind in kinds])
     numbers = {**_numbers(kinds), **_sentence(study)}
     return Card(
@@ -86,7 +86,7 @@ def work(study: "Study") -> Card:
         numbers,
         _plot(kinds),
         _correction(kinds) if verdict == "corrected" else "",
-        texts=max((int(x) for x in study.cast["texts"].values), default=0),
+        texts=max((int(x) for x in study.roles["texts"].values), default=0),
         tokens=0,
     )
 
@@ -101,10 +101,10 @@ def _kind(cast: "xarray.Dataset", name: str) -> Kind:
 def _long_range(study: "Study") -> Kind:
     """Of the texts in full: a token must have others that are far away."""
     least = 2 * AWAY[0]
-    long = [text for text in study.uncut if len(study.model.tokenizer(text)["input_ids"]) > least]
+    long = [text for text in study.full_texts if len(study.model.tokenizer(text)["input_ids"]) > least]
     if len(long) < FEWEST_TEXTS:
         return Kind(LONG, (), 0, MARGIN, f"of {FEWEST_TEXTS} texts with over {least} tokens that are needed {len(long)} are there")
-    tell = study.tell
+    tell = study.progress
     return _kind(
         roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, tell=lambda what, done, total: tell(f"role {what}", done, total)), LONG
     )
@@ -131,12 +131,12 @@ def _task(found: "xarray.Dataset", name: str, of: int) -> Task:
     return Task(name.partition(": ")[2], (int(found.best_layer), int(found.best_head)), float(found.held), float(found.baseline), number, int(found.texts))
 
 
-def _verdict(found: Sequence[Found]) -> Verdict:
+def _verdict(found: Sequence[Found]) -> ClaimVerdict:
     if all(x == "found" for x in found):
         return "kept"
     if "found" in found and "absent" in found:
         return "corrected"
-    return "cut" if all(x == "absent" for x in found) else "can't tell"
+    return "cut" if all(x == "absent" for x in found) else "inconclusive"
 
 
 def _numbers(kinds: Sequence[Kind]) -> dict[str, Number]:
@@ -206,11 +206,11 @@ def _plot(kinds: Sequence[Kind]) -> Plot | None:
         Series(KINDS[kind.name], [task.rule for task in kind.tasks], [task.lead.value for task in kind.tasks], *_ends(kind)) for kind in kinds if kind.tasks
     ]
     margin = kinds[0].margin
-    return Plot("points", "what the best simpler rule scores", "lead of the head, on other texts", series, equal=margin) if series else None
+    return Plot("points", "what the best simpler rule scores", "lead of the head, on other texts", series, reference=margin) if series else None
 
 
 def _ends(kind: Kind) -> tuple[list[float], list[float]]:
-    both = [ends(task.lead) for task in kind.tasks]
+    both = [bounds(task.lead) for task in kind.tasks]
     return [low for low, _ in both], [high for _, high in both]
 
 
@@ -231,5 +231,5 @@ ENTRY = Claim(
     refuted_by="A kind in which no head leads the simpler rule on texts that it was not chosen on.",
     rule="A kind is found when the lower end of a lead is above 0.05, absent when the upper ends of all are below it (95 %, over texts, corrected for the "
     "tasks of the kind). Kept: all four are found. Corrected: some are, some are absent. Cut: all are absent. Can't tell: else, such as without annotations.",
-    work=work,
+    run=run,
 )

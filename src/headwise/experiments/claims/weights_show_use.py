@@ -7,12 +7,12 @@ import torch
 
 from headwise.analysis.ablation.eval_text import EvalText, Evaluator
 from headwise.axes import Float, Tensor
-from headwise.experiments.card import Card, Number, Plot, Series, Verdict
+from headwise.experiments.card import Card, ClaimVerdict, Number, Plot, Series
 from headwise.experiments.claim import Claim
-from headwise.experiments.interval_verdict import ends, over_texts, side, texts_needed
+from headwise.experiments.estimates.confidence_interval import bounds, mean_over_texts, side_of, texts_needed
+from headwise.experiments.estimates.split_halves import split_halves, weighted_mean
 from headwise.experiments.measurements.input_attribution import Agreement, agreement
 from headwise.experiments.measurements.perturbed_weights import Moved, moved
-from headwise.experiments.measurements.split_halves import halves, mean
 from headwise.experiments.number_text import percent
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ AGREES, FAR = 0.5, 0.25  # Kendall's τ, and a share of the largest Jensen–Sha
 SHOWN = 300
 
 
-def work(study: "Study") -> Card:
-    return study.few(FEWEST, "how well weights rank what is used") or _card(study)
+def run(study: "Study") -> Card:
+    return study.too_few_texts(FEWEST, "how well weights rank what is used") or _card(study)
 
 
 def _card(study: "Study") -> Card:
@@ -36,11 +36,11 @@ def _card(study: "Study") -> Card:
     for done, passage in enumerate(texts, start=1):
         agreed.append(agreement(passage))
         shifted.append(_shifted(passage, heads, study.seed))
-        study.tell("hiding tokens and moving weights", done, len(texts))
+        study.progress("hiding tokens and moving weights", done, len(texts))
     numbers = {**_ranks(agreed, study.seed), **_moves(shifted, study.seed)}
     verdict = _verdict(numbers["hidden"], numbers["far"])
     says = _says(numbers, len(heads))
-    if verdict == "can't tell":
+    if verdict == "inconclusive":
         says = f"{says} {_needed(numbers, len(texts))}"
     tokens = sum(passage.places[0].keys for passage in texts)
     measure = "kl" if _measure(study) == "kl" else "cosine"
@@ -60,8 +60,8 @@ def _opened(study: "Study", number: int) -> EvalText:
 
 def _weightiest(study: "Study") -> "list[Head]":
     """The heads on which most rests."""
-    weights = study.counts[study.ablated]
-    importance = mean(study.effects * weights[:, None, None], weights)
+    weights = study.counts[study.ablation_texts]
+    importance = weighted_mean(study.effects * weights[:, None, None], weights)
     order = importance.nan_to_num(-torch.inf).flatten().argsort(descending=True)[: min(HEADS, len(study.heads))]
     return sorted(divmod(int(place), importance.shape[1]) for place in order)
 
@@ -76,18 +76,18 @@ def _shifted(passage: EvalText, heads: "list[Head]", seed: int) -> list[Moved]:
 def _ranks(agreed: list[Agreement], seed: int) -> dict[str, Number]:
     by_head = {name: torch.stack([getattr(text, name) for text in agreed]) for name in ("hidden", "slope")}
     mean_head = {name: found.flatten(1).nanmean(1) for name, found in by_head.items()}
-    one, other = halves(len(agreed), seed)
+    one, other = split_halves(len(agreed), seed)
     best = int(by_head["hidden"][one].mean(0).nan_to_num(-torch.inf).argmax())
     layer, head = divmod(best, by_head["hidden"].shape[2])
     numbers = {
-        "hidden": over_texts(
+        "hidden": mean_over_texts(
             mean_head["hidden"], seed=seed, means="Kendall's τ of a head's weights with how far the output moves when each token is hidden, mean head"
         ),
-        "slope": over_texts(mean_head["slope"], seed=seed, means="likewise with the gradient at each token's embedding", published=UNCORRELATED),
-        "hidden_best": over_texts(
+        "slope": mean_over_texts(mean_head["slope"], seed=seed, means="likewise with the gradient at each token's embedding", published=UNCORRELATED),
+        "hidden_best": mean_over_texts(
             by_head["hidden"][other, layer, head], seed=seed, means=f"with hiding, head {layer}.{head}, which was best on the other half of the texts"
         ),
-        "hidden_mean": over_texts(
+        "hidden_mean": mean_over_texts(
             torch.tensor([text.mean_hidden for text in agreed], dtype=torch.float64), seed=seed, means="with hiding, weights averaged over all heads"
         ),
         "row_sums": Number(max(text.off for text in agreed), "how far any row of weights is from adding up to 1"),
@@ -95,10 +95,10 @@ def _ranks(agreed: list[Agreement], seed: int) -> dict[str, Number]:
     lengths = [text.by_length for text in agreed if text.by_length is not None]
     if len(lengths) == len(agreed):
         weighted = torch.stack(lengths).flatten(1).nanmean(1)
-        numbers["hidden_by_length"] = over_texts(
+        numbers["hidden_by_length"] = mean_over_texts(
             weighted, seed=seed, means="with hiding, weights times the length of what they carry (Kobayashi 2020), mean head"
         )
-        numbers["length_adds"] = over_texts(weighted - mean_head["hidden"], seed=seed, means="by how much that is better than weights alone")
+        numbers["length_adds"] = mean_over_texts(weighted - mean_head["hidden"], seed=seed, means="by how much that is better than weights alone")
     return numbers
 
 
@@ -111,24 +111,24 @@ def _moves(shifted: list[list[Moved]], seed: int) -> dict[str, Number]:
     of_silencing = {name: (each(name) / silenced.clamp(min=1e-12)).median(1).values for name in ("permuted", "uniform")}
     stays = f"while the output moves by at most {WITHIN} and a tenth of what silencing the head does"
     return {
-        "far": over_texts(
+        "far": mean_over_texts(
             far.mean(1),
             seed=seed,
             means=f"how far weights were moved {stays}: Jensen–Shannon divergence as a share of log 2, mean of {heads} heads",
             published=ADVERSARIAL,
         ),
-        "varied": over_texts(varied.mean(1), seed=seed, means="total variation of these weights"),
-        "permuted": over_texts(
+        "varied": mean_over_texts(varied.mean(1), seed=seed, means="total variation of these weights"),
+        "permuted": mean_over_texts(
             of_silencing["permuted"], seed=seed, means="what permuted weights do to the output, of what silencing the head does; median head"
         ),
-        "uniform": over_texts(of_silencing["uniform"], seed=seed, means="likewise uniform weights", published=UNIFORM),
+        "uniform": mean_over_texts(of_silencing["uniform"], seed=seed, means="likewise uniform weights", published=UNIFORM),
     }
 
 
-def _verdict(hidden: Number, far: Number) -> Verdict:
-    agrees, moves = side(hidden, AGREES), side(far, FAR)
+def _verdict(hidden: Number, far: Number) -> ClaimVerdict:
+    agrees, moves = side_of(hidden, AGREES), side_of(far, FAR)
     if "unsure" in (agrees, moves):
-        return "can't tell"
+        return "inconclusive"
     if agrees == moves:
         return "corrected"
     return "kept" if agrees == "above" else "cut"
@@ -145,25 +145,25 @@ def _says(numbers: dict[str, Number], heads: int) -> str:
     with_hiding, by_gradient = _interval(hidden), _interval(slope)
     first = f"A head's weights rank the tokens that the output rests on with τ = {with_hiding} when these are hidden one by one, {by_gradient} by gradient;"
     first = f"{first} averaged over all heads with {numbers['hidden_mean'].value:.2f}."
-    least, most = (percent(end) for end in ends(far))
+    least, most = (percent(end) for end in bounds(far))
     second = f"In the {heads} heads that matter most weights were moved {percent(far.value)} ({least} to {most}) of the way to entirely"
     third = f"{second} different ones and the output stayed; uniform weights do {percent(numbers['uniform'].value)} of what silencing does."
     if "length_adds" not in numbers:
         return f"{first} {third}"
     adds = numbers["length_adds"]
     weighted = (
-        f"Times the length of what they carry, τ is {numbers['hidden_by_length'].value:.2f}{'' if side(adds, 0) != 'unsure' else ', no certain difference'}."
+        f"Times the length of what they carry, τ is {numbers['hidden_by_length'].value:.2f}{'' if side_of(adds, 0) != 'unsure' else ', no certain difference'}."
     )
     return f"{first} {weighted} {third}"
 
 
 def _interval(number: Number) -> str:
-    low, high = ends(number)
+    low, high = bounds(number)
     return f"{number.value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _needed(numbers: dict[str, Number], texts: int) -> str:
-    counts = [texts_needed(numbers[name], bar, texts) for name, bar in (("hidden", AGREES), ("far", FAR)) if side(numbers[name], bar) == "unsure"]
+    counts = [texts_needed(numbers[name], bar, texts) for name, bar in (("hidden", AGREES), ("far", FAR)) if side_of(numbers[name], bar) == "unsure"]
     known = [count for count in counts if count is not None]
     return f"About {max(known)} texts would tell." if known else "More texts would not tell."
 
@@ -174,7 +174,7 @@ def _plot(agreed: list[Agreement]) -> Plot:
     places = (~found.isnan()).nonzero()
     places = places[torch.linspace(0, len(places) - 1, min(len(places), SHOWN)).round().long()]
     layers, taus = places[:, 0].double().tolist(), found[places[:, 0], places[:, 1]].tolist()
-    return Plot("points", "layer", "τ of weights with what is used", [Series("a head", layers, taus)], equal=AGREES)
+    return Plot("points", "layer", "τ of weights with what is used", [Series("a head", layers, taus)], reference=AGREES)
 
 
 UNCORRELATED = "frequently uncorrelated (Jain & Wallace 2019, recurrent encoders)"
@@ -196,5 +196,5 @@ ENTRY = Claim(
     rule=f"Kept: the mean head's τ with hiding is above {AGREES}, and no weights are found that are moved by {FAR} of the largest Jensen–Shannon divergence "
     "while the output stays, on average over the heads that matter most. Cut: τ is below, and such weights are found. Corrected: one of the two. All by "
     "their 95 % intervals over texts. The search finds a lower end: weights may be movable further.",
-    work=work,
+    run=run,
 )

@@ -62,7 +62,7 @@ def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
             direct += [] if why else [_direct(passage, repeat)]
         except WritesRefused as error:
             why = str(error)
-        study.tell("repeating random text", number, len(made))
+        study.progress("repeating random text", number, len(made))
     forward, first = (torch.stack([torch.stack([row[side][0], row[side][1], row[side][2:].mean()]) for row in rows]) for side in (0, 1))
     return Copied(None if why else torch.stack(direct), forward, first, torch.tensor(counts), why)
 

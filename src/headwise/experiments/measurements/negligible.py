@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
 
-BAR = 0.01
-FORETOLD = ("next", "masked")  # losses that the unchanged model has, too
-WORDS = {
+NEGLIGIBLE = 0.01
+OWN_LOSSES = ("next", "masked")  # losses that the unchanged model has, too
+NEGLIGIBLE_TEXT = {
     "next": "the loss rises by 1 %",
     "masked": "the loss on masked words rises by 1 %",
     "kl": "the model's own distribution over tokens moves by 0.01 nats (KL)",
     "cosine": "the model's own output turns by 0.01 (1 − cosine)",
 }
-UNITS = {"next": "of the loss", "masked": "of the loss", "kl": "nats", "cosine": "1 − cosine"}
+COST_UNITS = {"next": "of the loss", "masked": "of the loss", "kl": "nats", "cosine": "1 − cosine"}
 
 
-def scale(study: "Study") -> float:
-    """What costs are divided by, so that `BAR` means the same for every loss: the model's own loss, where it has one."""
-    if study.loss not in FORETOLD:
+def loss_scale(study: "Study") -> float:
+    """What costs are divided by, so that `NEGLIGIBLE` means the same for every loss: the model's own loss, where it has one."""
+    if study.loss not in OWN_LOSSES:
         return 1.0
     return float((study.base * study.counts).sum() / study.counts.sum())

@@ -93,7 +93,7 @@ def _measured(study: "Study") -> Writing:
         mine = [_matrix(passage, layer, matrices) for layer in range(len(layers))]
         rows.append([_sums(written, matrix) for written, matrix in zip(layers, mine, strict=True)])
         tokens.append(float(layers[0].total.shape[0] * layers[0].total.shape[1]))
-        study.tell("what heads write", number + 1, len(study.texts))
+        study.progress("what heads write", number + 1, len(study.texts))
     names = [field.name for field in fields(Writing) if field.name not in ("tokens", "matrices")]
     return Writing(torch.tensor(tokens), **{name: _stacked([row[name] for row in rows_of] for rows_of in rows) for name in names}, matrices=tuple(mine))
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headwise.errors import ArgumentError, HeadwiseError
 from headwise.experiments.trained import more_heads, repeats, two_patterns
-from headwise.experiments.trained.results import path_of, write
+from headwise.experiments.trained.stored_results import path_of, write
 
 SWEEPS: dict[str, Callable[..., dict[str, Any]]] = {"more_heads": more_heads.sweep, "two_patterns": two_patterns.sweep, "repeats": repeats.sweep}
 

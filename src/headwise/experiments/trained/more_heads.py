@@ -17,10 +17,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.analysis.ablation.exact_ablation import joint_ablation_losses, zero_ablation
 from headwise.axes import Bool, Int, Tensor
-from headwise.experiments import bible_passages as passages
-from headwise.experiments.trained.letters import Letters, letters
-from headwise.experiments.trained.state import State
+from headwise.experiments import bible_text
+from headwise.experiments.trained.character_text import Letters, letters
 from headwise.experiments.trained.train import fit
+from headwise.experiments.trained.training_log import State
 from headwise.models.model import Model
 
 COMMAND = "python -m headwise.experiments.trained more_heads"
@@ -63,7 +63,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, text: str
         time of a step against that with one head.
     """
     settings = settings or Settings()
-    text = passages.whole() if text is None else text
+    text = bible_text.whole_text() if text is None else text
     data = letters(text)
     known = State(state, {**asdict(settings), "text": hash_of(text)})
     wanted = [(heads, seed) for seed in settings.seeds for heads in settings.heads]
@@ -77,7 +77,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, text: str
     models = [known.done[f"{heads} heads, seed {seed}"] for heads, seed in wanted]
     return {
         "command": COMMAND,
-        "text": passages.NAME,
+        "text": bible_text.NAME,
         "settings": asdict(settings),
         "parameters": sum(x.numel() for x in decoder(1, 0, settings, len(data.alphabet)).parameters()),
         "letters": len(data.alphabet),

@@ -13,8 +13,8 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from headwise.axes import Float, Int, Tensor
-from headwise.experiments.trained.state import State
 from headwise.experiments.trained.train import fit
+from headwise.experiments.trained.training_log import State
 
 COMMAND = "python -m headwise.experiments.trained repeats"
 KINDS = ("drawn", "fixed")

@@ -14,8 +14,8 @@ from torch import nn
 
 from headwise.attention.module import MultiHeadAttention
 from headwise.axes import Float, Int, Tensor
-from headwise.experiments.trained.state import State
 from headwise.experiments.trained.train import fit
+from headwise.experiments.trained.training_log import State
 
 COMMAND = "python -m headwise.experiments.trained two_patterns"
 TESTED = 4096  # texts

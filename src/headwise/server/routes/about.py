@@ -96,9 +96,9 @@ class About:
         every = await self.desk.work.look(_claims)
         if model is None:
             return said({"model": None, "claims": await self.desk.work.look(every, None)})
-        from headwise.experiments.available_results import AtHand
+        from headwise.experiments.available_results import AvailableResults
 
-        hand = await once(self.desk.hands, asked, lambda: self.desk.work.look(AtHand, model))
+        hand = await once(self.desk.hands, asked, lambda: self.desk.work.look(AvailableResults, model))
         return said({"model": asked, "claims": await self.desk.work.look(every, hand)})
 
 

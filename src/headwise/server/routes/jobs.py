@@ -125,10 +125,10 @@ class JobRoutes:
 
     async def _claims(self, asked: dict[str, Any]) -> Work:
         model, only = await self.desk.library.opened(asked.get("model", "")), asked.get("only")
-        from headwise.experiments.investigate import known
+        from headwise.experiments.investigate import all_claims
 
-        if only is not None and only not in known():
-            raise Denied(400, "ArgumentError", f"only must be one of {', '.join(known())}, got {only[:40]!r}. Leave it out for all.")
+        if only is not None and only not in all_claims():
+            raise Denied(400, "ArgumentError", f"only must be one of {', '.join(all_claims())}, got {only[:40]!r}. Leave it out for all.")
 
         async def work(job: Job) -> Any:
             from headwise.server.payloads.claim_cards import measured

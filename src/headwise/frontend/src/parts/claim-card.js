@@ -11,7 +11,7 @@ export const VERDICTS = {
   kept: ["kept", "Kept", "M1.5 6.5 4.5 9.5 10.5 2.5"],
   corrected: ["corrected", "Kept, corrected", "M2 10l.6-2.6L8.2 1.8 10.2 3.8 4.6 9.4z"],
   cut: ["cut", "Cut", "m2.5 2.5 7 7M9.5 2.5l-7 7"],
-  "can't tell": ["unsure", "Can’t tell", "M3.8 4.2a2.2 2.2 0 1 1 3.4 1.9C6.4 6.6 6 7 6 7.8M6 9.6v1"],
+  inconclusive: ["unsure", "Inconclusive", "M3.8 4.2a2.2 2.2 0 1 1 3.4 1.9C6.4 6.6 6 7 6 7.8M6 9.6v1"],
   unmeasured: ["unmeasured", "Not measured here", "M1.5 6h2M5 6h2M8.5 6h2"],
 };
 const LOSSES = { next: "the loss of the next token", masked: "the loss of masked tokens", kl: "KL from the model’s own output", cosine: "1 − cosine of the embedding" };
@@ -39,7 +39,7 @@ export function claimCard(app, claim, { model, live, measure, may }) {
     { class: `card ${VERDICTS[name][0]}`, tabindex: -1, data: { claim: claim.name } },
     verdict(name),
     el("h2", {}, el("q", {}, name === "cut" ? el("del", {}, spelt(claim.sentence)) : spelt(claim.sentence))),
-    card ? el("p", { class: "found" }, card.correction ? [el("ins", {}, spelt(card.correction)), " "] : null, spelt(card.says)) : el("p", { class: "found" }, spelt(claim.published), mark("cited", claim.source)),
+    card ? el("p", { class: "found" }, card.correction ? [el("ins", {}, spelt(card.correction)), " "] : null, spelt(card.summary)) : el("p", { class: "found" }, spelt(claim.published), mark("cited", claim.source)),
     card?.plot ? claimPlot(app, card.plot) : null,
     doing,
     how(app, claim, live),
@@ -71,7 +71,7 @@ function standing(claim, model) {
     claim.seconds >= 0.1 ? `It took ${fixed(claim.seconds, 1)} s.` : null,
   ].filter(Boolean);
   const tip = words.join("\n");
-  const shape = card.verdict === "can't tell" && !Object.keys(card.numbers).length ? "refused" : "equal";
+  const shape = card.verdict === "inconclusive" && !Object.keys(card.numbers).length ? "refused" : "equal";
   return el("span", { class: "number" }, shape === "refused" ? "not measurable" : "measured", el("span", { class: `mark ${shape}`, role: "img", "aria-label": tip.replaceAll("\n", " "), tabindex: 0, data: { tip } }, sign(shape)));
 }
 

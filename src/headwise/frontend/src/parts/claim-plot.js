@@ -46,7 +46,7 @@ function picture(app, told, series, width) {
   const { kind } = told;
   const every = series.flatMap((one) => one.points);
   const ends = (point) => [point.y, point.low, point.high].filter((value) => there(value, told.log_y));
-  const equal = there(told.equal, told.log_y) ? told.equal : null;
+  const equal = there(told.reference, told.log_y) ? told.reference : null;
   const levels = [...every.flatMap(ends), ...(equal === null ? [] : [equal]), ...(kind === "bars" && !told.log_y ? [0] : [])];
   const rise = scaled(levels, told.log_y, [HEIGHT - BOTTOM, TOP], true);
   const marks = ticks(rise, told.log_y, 4);
@@ -58,14 +58,14 @@ function picture(app, told, series, width) {
   const named = series.length > 1 && kind === "line" ? labels(series.map((one) => ({ name: one.name, points: one.points.map(at) })), { left, right: width - RIGHT, top: 2, bottom: HEIGHT - BOTTOM }) : null;
   const body = { line: lineOf, points: pointsOf, bars: barsOf }[kind](series, { told, across, rise, at, width, left, places });
   const ring = svg("circle", { class: "ring", r: 5, visibility: "hidden" });
-  const wordy = (told.up.length + told.across.length + 4) * LETTER > width;
+  const wordy = (told.y_label.length + told.x_label.length + 4) * LETTER > width;
   const node = svg(
     "svg",
     { class: "plot", width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", tabindex: 0, "aria-label": spoken(told, series) },
     marks.map((tick) => [svg("path", { class: "tick", d: `M${left} ${px(rise(tick))}H${width - RIGHT}` }), svg("text", { x: left - 6, y: px(rise(tick) + 4), "text-anchor": "end" }, tickText(tick, told.log_y))]),
     crosswise(across, places, told.log_x, width).map((tick) => svg("text", { x: px(across(tick)), y: HEIGHT - BOTTOM + 14, "text-anchor": anchor(across(tick), left, width) }, tickText(tick, told.log_x))),
-    wordy ? null : svg("text", { x: 0, y: HEIGHT - 4 }, `↑ ${told.up}`),
-    svg("text", { x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, wordy ? `${told.across} →` : told.across),
+    wordy ? null : svg("text", { x: 0, y: HEIGHT - 4 }, `↑ ${told.y_label}`),
+    svg("text", { x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, wordy ? `${told.x_label} →` : told.x_label),
     body,
     equal === null ? null : [svg("path", { class: "equal", d: `M${left} ${px(rise(equal))}H${width - RIGHT}` }), svg("text", { class: "name", x: width - RIGHT, y: px(rise(equal) - 4), "text-anchor": "end" }, amount(equal))],
     named?.map(({ name, x, y }, i) => svg("text", { class: `name s${series[i].at}`, x: px(x), y: px(y), "text-anchor": "middle" }, name)),
@@ -74,7 +74,7 @@ function picture(app, told, series, width) {
   const heard = el("p", { class: "unseen", "aria-live": "polite" });
   follow(app, node, ring, heard, told, series, at);
   const legend = series.length > 1 && !named ? el("ul", { class: "series" }, series.map((one) => el("li", {}, sample(kind, one.at), one.name))) : null;
-  return [wordy ? el("p", { class: "up" }, `↑ ${told.up}`) : null, legend, node, heard];
+  return [wordy ? el("p", { class: "up" }, `↑ ${told.y_label}`) : null, legend, node, heard];
 }
 
 // Axes
@@ -198,13 +198,13 @@ function sample(kind, at) {
 
 const between = ({ low, high }) => (low === null || high === null ? "" : ` (${amount(low)} to ${amount(high)})`);
 
-const saidOf = (told, one, point) => `${one.name}\n${told.across}: ${amount(point.x)}\n${told.up}: ${amount(point.y)}${between(point)}`;
+const saidOf = (told, one, point) => `${one.name}\n${told.x_label}: ${amount(point.x)}\n${told.y_label}: ${amount(point.y)}${between(point)}`;
 
 /** What the picture shows, in words: every number where they are few, else some of them evenly. */
 function spoken(told, series) {
   const some = (points) => (points.length <= SPOKEN ? points : Array.from({ length: SPOKEN }, (_, i) => points[Math.round((i * (points.length - 1)) / (SPOKEN - 1))]));
   const parts = series.map((one) => `${one.name}${one.points.length > SPOKEN ? `, ${SPOKEN} of ${one.points.length} points` : ""}: ${some(one.points).map((point) => `${amount(point.x)}: ${amount(point.y)}${between(point)}`).join(", ")}`);
-  return `${told.up} against ${told.across}. ${parts.join(". ")}${told.equal === null ? "" : `. Dashed, to compare with: ${amount(told.equal)}`}`;
+  return `${told.y_label} against ${told.x_label}. ${parts.join(". ")}${told.reference === null ? "" : `. Dashed, to compare with: ${amount(told.reference)}`}`;
 }
 
 /** The pointer finds the nearest point; the arrows go along a series, or to the next. */

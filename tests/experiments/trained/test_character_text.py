@@ -1,7 +1,7 @@
 import torch
 
-from headwise.experiments.bible_passages import whole
-from headwise.experiments.trained.letters import letters
+from headwise.experiments.bible_text import whole_text
+from headwise.experiments.trained.character_text import letters
 
 
 def test_every_twentieth_chapter_is_held_out_and_rare_letters_are_left_out():
@@ -14,12 +14,12 @@ def test_every_twentieth_chapter_is_held_out_and_rare_letters_are_left_out():
 
 
 def test_batches_are_of_the_training_text_and_windows_of_the_other():
-    found = letters(whole())
+    found = letters(whole_text())
     assert 60 < len(found.alphabet) < 80 and 3_800_000 < len(found.train) < 4_050_000
     batch = found.batch(3, 40, torch.Generator().manual_seed(0))
     assert batch.shape == (3, 40) and torch.equal(batch, found.batch(3, 40, torch.Generator().manual_seed(0)))
     text = "".join(found.alphabet[number] for number in batch[0].tolist())
-    assert text in whole()
+    assert text in whole_text()
     windows = found.windows(10, 50)
     assert windows.shape == (10, 50)
     assert torch.equal(windows[0], found.held[:50]) and not torch.equal(windows[0], windows[1])

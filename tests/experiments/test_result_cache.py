@@ -5,7 +5,7 @@ import torch
 
 from headwise.errors import ModelError
 from headwise.experiments.card import Card, Number
-from headwise.experiments.result_cache import Kept, print_of, print_of_code, print_of_files
+from headwise.experiments.result_cache import ResultCache, code_fingerprint, file_fingerprints, model_fingerprint
 from tests.analysis.toys import decoder, encoder, tokenizer
 
 CARD = Card("kept", "It holds.", {"share": Number(0.5, low=0.25)})
@@ -18,17 +18,17 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_card_is_found_again_by_all_that_it_depends_on():
-    kept = Kept({"model": "a", "seed": 0})
+    kept = ResultCache({"model": "a", "seed": 0})
     assert kept.read("sink") is None
     kept.write("sink", CARD, 1.5)
-    assert Kept({"seed": 0, "model": "a"}).read("sink") == (CARD, 1.5)
-    assert Kept({"model": "a", "seed": 1}).read("sink") is None
+    assert ResultCache({"seed": 0, "model": "a"}).read("sink") == (CARD, 1.5)
+    assert ResultCache({"model": "a", "seed": 1}).read("sink") is None
     assert kept.read("other") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"card": {"verdict": "maybe"}, "seconds": 1}', '{"card": 7, "seconds": 1}'])
 def test_a_broken_file_is_measured_again(folder, text):
-    kept = Kept({"model": "a"})
+    kept = ResultCache({"model": "a"})
     kept.write("sink", CARD, 1.5)
     (path,) = (folder / "claims").iterdir()
     path.write_text(text)
@@ -40,7 +40,7 @@ def test_a_broken_file_is_measured_again(folder, text):
 def test_a_cache_that_cannot_be_written_is_said(folder):
     folder.write_text("a file, no folder")
     with pytest.raises(ModelError, match=r"the cache must be writable, got .* for '.*cache/claims/sink-.*'\. Set HEADWISE_CACHE to another folder"):
-        Kept({}).write("sink", CARD, 1.0)
+        ResultCache({}).write("sink", CARD, 1.0)
 
 
 def test_a_disk_that_is_full_leaves_nothing_half_written(folder, monkeypatch):
@@ -51,33 +51,43 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(folder, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ModelError, match="the cache must be writable, got No space left on device"):
-        Kept({}).write("sink", CARD, 1.0)
+        ResultCache({}).write("sink", CARD, 1.0)
     assert list((folder / "claims").iterdir()) == []
 
 
 def test_one_number_of_one_weight_changes_the_print():
     model = decoder()
-    before = print_of(model.hf, model.tokenizer)
-    assert print_of(decoder().hf, decoder().tokenizer) == before
+    before = model_fingerprint(model.hf, model.tokenizer)
+    assert model_fingerprint(decoder().hf, decoder().tokenizer) == before
     weight = model.hf.model.layers[1].self_attn.v_proj.weight
     with torch.no_grad():
         weight[-1, -1] += 1e-3
-    assert print_of(model.hf, model.tokenizer) != before
-    assert len({before, print_of(decoder().hf, tokenizer(True)), print_of(decoder().hf, None), print_of(encoder().hf, encoder().tokenizer)}) == 4
+    assert model_fingerprint(model.hf, model.tokenizer) != before
+    assert (
+        len(
+            {
+                before,
+                model_fingerprint(decoder().hf, tokenizer(True)),
+                model_fingerprint(decoder().hf, None),
+                model_fingerprint(encoder().hf, encoder().tokenizer),
+            }
+        )
+        == 4
+    )
 
 
 def test_prints_of_bfloat16_and_of_settings():
     model = decoder().hf
-    assert print_of(model.bfloat16(), None) != print_of(decoder().hf, None)
+    assert model_fingerprint(model.bfloat16(), None) != model_fingerprint(decoder().hf, None)
     other = decoder().hf
     other.config.rms_norm_eps = 0.1
-    assert print_of(other, None) != print_of(decoder().hf, None)
+    assert model_fingerprint(other, None) != model_fingerprint(decoder().hf, None)
 
 
 def test_prints_of_files_and_code(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_text("a")
     two.write_text("b")
-    assert print_of_files([one]) != print_of_files([two])
-    assert print_of_files([tmp_path / "none"]) == [str(tmp_path / "none")]
-    assert print_of_code() == print_of_code() and len(print_of_code()) == 32
+    assert file_fingerprints([one]) != file_fingerprints([two])
+    assert file_fingerprints([tmp_path / "none"]) == [str(tmp_path / "none")]
+    assert code_fingerprint() == code_fingerprint() and len(code_fingerprint()) == 32

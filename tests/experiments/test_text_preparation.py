@@ -1,24 +1,24 @@
 import pytest
 
 from headwise.errors import ArgumentError, ArgumentTypeError
-from headwise.experiments.claim_texts import cut, draw
+from headwise.experiments.text_preparation import sample_texts, truncate_texts
 from tests.analysis.toys import decoder, encoder
-from tests.experiments.stories import stories
+from tests.experiments.sample_stories import stories
 
 
 def test_few_texts_are_all_drawn_and_many_are_drawn_from_in_their_order():
     texts = [str(number) for number in range(50)]
-    assert draw(texts, 50, 0) == texts
-    some = draw(texts, 7, 0)
+    assert sample_texts(texts, 50, 0) == texts
+    some = sample_texts(texts, 7, 0)
     assert len(some) == 7 and some == sorted(some, key=int)
-    assert draw(texts, 7, 0) == some != draw(texts, 7, 1)
+    assert sample_texts(texts, 7, 0) == some != sample_texts(texts, 7, 1)
 
 
 @pytest.mark.parametrize("make", [decoder, encoder])
 def test_a_text_is_cut_to_whole_words_that_fit(make):
     model = make()
     long = stories(1, 12)[0]
-    (found,) = cut(model, [long], 20)
+    (found,) = truncate_texts(model, [long], 20)
     assert long.startswith(found) and long[len(found)] == " "
     count = len(model.tokenizer(found)["input_ids"])
     assert 18 <= count <= 20
@@ -28,16 +28,16 @@ def test_a_text_is_cut_to_whole_words_that_fit(make):
 
 def test_a_text_without_spaces_is_cut_between_letters():
     model = decoder()
-    (found,) = cut(model, ["1" * 40], 9)
+    (found,) = truncate_texts(model, ["1" * 40], 9)
     assert found == "1" * 9
 
 
 def test_a_short_text_stays_as_it_is():
-    assert cut(decoder(), stories(2), 500) == stories(2)
+    assert truncate_texts(decoder(), stories(2), 500) == stories(2)
 
 
 def test_what_is_too_short_or_no_text_is_refused(plain):
-    with pytest.raises(ArgumentError, match=r"texts must each have at least 8 tokens, got 2 in 'the cat'\. Join it to its neighbour, or leave it out"):
-        cut(decoder(), [*stories(1), "the cat"], 20)
-    with pytest.raises(ArgumentTypeError, match=r"texts must be texts, got int as the 2\. of them\. Pass a list of str"):
-        cut(decoder(), [*stories(1), 7], 20)
+    with pytest.raises(ArgumentError, match=r"Each text needs at least 8 tokens, got 2 in 'the cat'\. Join it with another text, or leave it out"):
+        truncate_texts(decoder(), [*stories(1), "the cat"], 20)
+    with pytest.raises(ArgumentTypeError, match=r"texts must be a list of str, got int as element 2\."):
+        truncate_texts(decoder(), [*stories(1), 7], 20)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headwise.experiments.measurements import removed_heads as removed
-from headwise.experiments.seed_statistics import over_seeds
+from headwise.experiments.estimates.seed_interval import mean_over_seeds
+from headwise.experiments.trained import random_removal as removed
 
 
 def results(few: float, many: float, seeds: int = 3) -> dict:
@@ -19,7 +19,7 @@ def results(few: float, many: float, seeds: int = 3) -> dict:
 def test_each_number_of_heads_has_its_mean_over_draws():
     found = removed.growths(results(1.0, 0.4))
     assert list(found) == ["removed, h = 2", "removed, h = 8", removed.DIFFERENCE]
-    by_hand = over_seeds([0.4, 0.41, 0.42])
+    by_hand = mean_over_seeds([0.4, 0.41, 0.42])
     number = found["removed, h = 8"]
     assert (number.value, number.low, number.high) == pytest.approx((by_hand.value, by_hand.low, by_hand.high))
     assert found[removed.DIFFERENCE].value == pytest.approx(-0.6)

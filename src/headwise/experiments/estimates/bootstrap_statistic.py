@@ -11,7 +11,7 @@ from headwise.experiments.card import Number
 Statistic = Callable[[Float[Tensor, "d *shape"]], Float[Tensor, " d"]]  # of means over texts, d times
 
 
-def resampled(
+def bootstrap_statistic(
     values: Float[Tensor, "n *shape"],
     counts: Float[Tensor, " n"],
     statistic: Statistic,
@@ -32,7 +32,7 @@ def resampled(
 
     Example:
         >>> costs = torch.tensor([[1.0, 5.0, 2.0], [3.0, 5.0, 2.0]])  # of two texts, by head
-        >>> found = resampled(costs, torch.ones(2), lambda mean: mean.median(-1).values)
+        >>> found = bootstrap_statistic(costs, torch.ones(2), lambda mean: mean.median(-1).values)
         >>> found.value, found.low, found.high
         (2.0, 2.0, 3.0)
     """

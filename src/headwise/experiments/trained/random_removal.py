@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwise.experiments.card import Number
-from headwise.experiments.interval_verdict import side
+from headwise.experiments.estimates.confidence_interval import side_of
+from headwise.experiments.estimates.seed_interval import mean_over_seeds
 from headwise.experiments.number_text import nats
-from headwise.experiments.seed_statistics import over_seeds
-from headwise.experiments.trained.results import path_of, read
+from headwise.experiments.trained.stored_results import path_of, read
 
 SHARE = 0.5  # of the heads: there for every number of them
 DIFFERENCE = "removed, most heads less fewest"
@@ -29,10 +29,10 @@ def growths(found: Mapping[str, Any]) -> dict[str, Number]:
     if len(by) < 2:
         return {}
     means = f"rise of the loss of a model with so many heads, {SHARE:.0%} of them removed at random; interval over trainings"
-    numbers = {f"removed, h = {heads}": over_seeds(list(rises.values()), means, "nats a letter") for heads, rises in by.items()}
+    numbers = {f"removed, h = {heads}": mean_over_seeds(list(rises.values()), means, "nats a letter") for heads, rises in by.items()}
     few, many = by[min(by)], by[max(by)]
     apart = [many[seed] - few[seed] for seed in sorted(few.keys() & many.keys())]
-    return numbers | ({DIFFERENCE: over_seeds(apart, f"h = {max(by)} less h = {min(by)}", "nats a letter")} if len(apart) > 1 else {})
+    return numbers | ({DIFFERENCE: mean_over_seeds(apart, f"h = {max(by)} less h = {min(by)}", "nats a letter")} if len(apart) > 1 else {})
 
 
 def said(numbers: Mapping[str, Number]) -> str:
@@ -42,6 +42,6 @@ def said(numbers: Mapping[str, Number]) -> str:
     apart = numbers[DIFFERENCE]
     rises = {int(name.rpartition(" ")[2]): number for name, number in numbers.items() if name.startswith("removed, h")}
     few, many = min(rises), max(rises)
-    verdict = {"below": "harder to silence", "above": "easier to silence", "unsure": "no certain difference"}[side(apart, 0.0)]
+    verdict = {"below": "harder to silence", "above": "easier to silence", "unsure": "no certain difference"}[side_of(apart, 0.0)]
     both = f"{nats(rises[few].value)} nats with {few} head{'s' if few > 1 else ''} a layer and {nats(rises[many].value)} with {many}"
     return f"In small models trained for it, half of the heads removed at random cost {both}: with more heads {verdict}."

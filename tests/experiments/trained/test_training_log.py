@@ -1,7 +1,7 @@
 import pytest
 
 from headwise.errors import ArgumentError
-from headwise.experiments.trained.state import State
+from headwise.experiments.trained.training_log import State
 
 
 def test_what_is_done_is_remembered_and_a_line_that_was_cut_off_is_done_again(tmp_path):

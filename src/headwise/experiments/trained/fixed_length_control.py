@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from headwise.experiments.card import Number
-from headwise.experiments.seed_statistics import over_seeds
-from headwise.experiments.trained import results
+from headwise.experiments.estimates.seed_interval import mean_over_seeds
+from headwise.experiments.trained import stored_results as results
 
 
 def control() -> Mapping[str, Number]:
@@ -26,5 +26,5 @@ def control() -> Mapping[str, Number]:
                 ("induction", ", weight", "largest mean weight of a head on the token behind the earlier self", "share"),
             ):
                 values = [sum(row[key] for row in rows if row["length"] in chosen) / len(chosen) for rows in models]
-                numbers[f"{words}, {name}{suffix}"] = over_seeds(values, means, unit)
+                numbers[f"{words}, {name}{suffix}"] = mean_over_seeds(values, means, unit)
     return numbers

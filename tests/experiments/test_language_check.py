@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import ArgumentError
-from headwise.experiments.annotated_files import Annotated, annotated
-from headwise.experiments.bible_passages import passages
-from headwise.experiments.language import check_language
-from tests.experiments.stories import stories
+from headwise.experiments.annotation_files import AnnotationFiles, annotation_files
+from headwise.experiments.bible_text import excerpts
+from headwise.experiments.language_check import check_language
+from tests.experiments.sample_stories import stories
 
 GERMAN = (
     "Es war einmal ein Müller, der war arm, aber er hatte eine schöne Tochter. Nun traf es sich, dass er mit dem König zu sprechen kam, und um sich ein "
@@ -28,17 +28,17 @@ def parsed(path: Path, sentences: list[str]) -> Path:
 
 
 def test_texts_in_the_language_of_the_annotations_pass(tmp_path):
-    path = parsed(tmp_path / "english.conllu", passages(12))
-    check_language(passages(7), annotated(path))
-    check_language(passages(7), Annotated())
+    path = parsed(tmp_path / "english.conllu", excerpts(12))
+    check_language(excerpts(7), annotation_files(path))
+    check_language(excerpts(7), AnnotationFiles())
 
 
 def test_texts_in_another_language_are_refused(tmp_path):
-    path = parsed(tmp_path / "english.conllu", passages(12))
+    path = parsed(tmp_path / "english.conllu", excerpts(12))
     with pytest.raises(
-        ArgumentError, match=r"texts must be in the language of '.*english\.conllu', got texts of which \d+% are its frequent words, where it has \d\d%"
+        ArgumentError, match=r"texts must be in the language of '.*english\.conllu'\. Its most frequent words make up \d\d% of it, but only \d+% of the texts"
     ):
-        check_language([GERMAN] * 4, annotated(path))
+        check_language([GERMAN] * 4, annotation_files(path))
 
 
 @pytest.mark.parametrize("kind", ["gap", "winobias"])
@@ -48,20 +48,20 @@ def test_pronouns_are_read_too(tmp_path, kind):
         columns = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\tURL\n"
         rest = "Ann met Eve when she left."
         rows = []
-        for i, text in enumerate(passages(9)):
+        for i, text in enumerate(excerpts(9)):
             she, ann, eve = (len(text) + 1 + rest.index(word) for word in ("she", "Ann", "Eve"))
             rows.append(f"{i}\t{text} {rest}\tshe\t{she}\tAnn\t{ann}\tTRUE\tEve\t{eve}\tFALSE\tx\n")
         path.write_text(columns + "".join(rows))
     else:
         ends = ("[The nurse] met the judge because [she] was tired.", "The nurse met [the judge] because [she] was tired.")
-        path.write_text("".join(f"{i} {text} {ends[i % 2]}\n" for i, text in enumerate(passages(9), start=1)))
-    notes = annotated(gap=path) if kind == "gap" else annotated(winobias=path)
-    check_language(passages(7), notes)
+        path.write_text("".join(f"{i} {text} {ends[i % 2]}\n" for i, text in enumerate(excerpts(9), start=1)))
+    notes = annotation_files(gap=path) if kind == "gap" else annotation_files(winobias=path)
+    check_language(excerpts(7), notes)
     with pytest.raises(ArgumentError, match="texts must be in the language of"):
         check_language([GERMAN] * 4, notes)
 
 
 def test_a_few_words_say_nothing_of_their_language(tmp_path):
-    path = parsed(tmp_path / "english.conllu", passages(12))
-    check_language([GERMAN[:200]], annotated(path))
-    check_language([GERMAN] * 4, annotated(parsed(tmp_path / "short.conllu", stories(1))))
+    path = parsed(tmp_path / "english.conllu", excerpts(12))
+    check_language([GERMAN[:200]], annotation_files(path))
+    check_language([GERMAN] * 4, annotation_files(parsed(tmp_path / "short.conllu", stories(1))))
