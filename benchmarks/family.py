@@ -66,7 +66,7 @@ def _own(hf: Any, given: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 def _told(run: "hw.Run", theirs: list[torch.Tensor], rounding: Callable[[], float], own: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     proof = run.proof
-    failures = [str(verdict) for verdict in proof.verdicts if verdict.holds is False]
+    failures = [str(verdict) for verdict in proof.verdicts.values() if verdict.passed is False]
     for name, x in own.items():
         known = x.isfinite()
         off = float((run.outputs[name] - x)[known].abs().max() / x[known].abs().max().clamp(min=1))
@@ -83,7 +83,7 @@ def _told(run: "hw.Run", theirs: list[torch.Tensor], rounding: Callable[[], floa
         "parts": list(run.parts),
         "written": calls - len(refusals),
         "eager": {"attentions": len(theirs), "matched": matched, "apart": apart},
-        "proof": {verdict.name: [verdict.residual, verdict.allowed] for verdict in proof.verdicts},
+        "proof": {verdict.name: [verdict.residual, verdict.allowed] for verdict in proof.verdicts.values()},
         "notes": list(run.notes),
     }
 

@@ -49,7 +49,7 @@ def test_json_has_every_measure_as_the_run_has_it(said, run):
 def test_json_has_the_proof_with_its_residuals(said, run):
     proof = said["proof"]
     assert proof["passed"] is True
-    assert [verdict["name"] for verdict in proof["verdicts"]] == [verdict.name for verdict in run.proof.verdicts]
+    assert [verdict["name"] for verdict in proof["verdicts"]] == list(run.proof.verdicts)
     judged = [verdict for verdict in proof["verdicts"] if verdict["residual"] is not None]
     assert len(judged) >= 6
     assert all(verdict["residual"] <= verdict["allowed"] for verdict in judged)
@@ -63,7 +63,7 @@ def test_the_table_shows_the_mean_of_each_head(capsys, checkpoint, run, measure)
     lines = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith("L")}
     assert code == 0
     assert "every row of weights and its sink add up to 1" in out
-    assert "7 of 7 hold" in out
+    assert "7 of 7 passed" in out
     assert list(lines) == ["L0", "L1", "L2"]
     for layer, row in enumerate(found.mean(("batch", "query")).values.tolist()):
         assert [float(word) for word in lines[f"L{layer}"]] == pytest.approx(row, abs=0.00501)
@@ -71,11 +71,12 @@ def test_the_table_shows_the_mean_of_each_head(capsys, checkpoint, run, measure)
 
 def test_a_proof_that_fails_is_exit_code_1(capsys, checkpoint, monkeypatch):
     monkeypatch.setattr(
-        "headwise.models.verification.proof.agreement", lambda session, outputs: Verdict("model", "the outputs are the model's", False, 1.0, 0.1, "logits")
+        "headwise.models.verification.proof.logit_parity",
+        lambda forward_pass, outputs: Verdict("model", "the outputs are the model's", False, 1.0, 0.1, "logits"),
     )
     code, out, _ = look(capsys, checkpoint)
     assert code == 1
-    assert "6 of 7 hold" in out
+    assert "6 of 7 passed" in out
     assert "(logits)" in out
 
 

@@ -30,7 +30,7 @@ def test_weights_statistics_and_proof_on_trained_weights(name, layers, heads, re
     assert run.statistics.sizes["layer"] == layers
     assert run.statistics.sizes["head"] == heads
     assert run.proof.passed, str(run.proof)
-    assert all(verdict.holds for verdict in run.proof.verdicts)
+    assert all(verdict.passed for verdict in run.proof.verdicts.values())
     inputs = dict(model.tokenizer(TEXT, return_tensors="pt"))
     for place, call in list(zip(run._metadata.places, recorded(model.hf, inputs), strict=True))[:: layers // 3]:
         kept = run._stored_call(place.index)

@@ -64,7 +64,7 @@ def test_joined_steps_are_a_run_on_the_full_text(name):
 def test_the_proof_compares_joined_steps_with_one_pass_of_the_model(name):
     _, run, whole = generation(name)
     assert run.proof.passed, str(run.proof)
-    verdicts = {verdict.name: verdict for verdict in run.proof.verdicts}
+    verdicts = run.proof.verdicts
     assert verdicts["model"].residual > 0  # other products of matrices than one pass makes: it is really the steps that are judged
     assert run.outputs["logits"].shape == whole.outputs["logits"].shape
 

@@ -11,7 +11,7 @@ from headwise.models.capture import forward_pass
 from headwise.models.verification import call_judge as judge
 from headwise.models.verification.call_judge import sample_rows
 from headwise.models.verification.logit_parity import max_difference
-from headwise.verdict import Verdict, Worst
+from headwise.verdict import Verdict, WorstCase
 from tests.models.tiny import FAMILIES, build, given
 
 
@@ -20,7 +20,7 @@ def run_of(name="gemma2", padding=None):
 
 
 def failed(proof):
-    return {verdict.name for verdict in proof.verdicts if verdict.holds is False}
+    return {name for name, verdict in proof.verdicts.items() if verdict.passed is False}
 
 
 def with_statistic(run, name, change):
@@ -39,11 +39,11 @@ def test_a_wrong_statistic_is_seen(name):
     run = run_of()
     with_statistic(run, name, one_off)
     assert failed(run.proof) == {"statistics"}
-    verdict = next(verdict for verdict in run.proof.verdicts if verdict.name == "statistics")
+    verdict = run.proof.verdicts["statistics"]
     assert verdict.residual > verdict.allowed
     assert verdict.place.startswith("self layer 1, query 10, head 4, batch row 1")
     assert verdict.place.endswith(name)
-    assert "FAILS" in str(run.proof)
+    assert "FAILED" in str(run.proof)
     assert not run.proof.passed
 
 
@@ -150,10 +150,10 @@ def test_an_attention_that_forgets_something_is_seen_against_the_model_as_loaded
 
 def test_a_model_with_one_implementation_is_judged_by_rounding():
     proof = run_of("gpt_oss").proof
-    verdict = proof.verdicts[-1]
+    verdict = proof.verdicts["model"]
     assert proof.passed
     assert "rounding of its only implementation, eager" in verdict.sentence
-    assert "between its own implementations" in run_of("llama").proof.verdicts[-1].sentence
+    assert "between its own implementations" in run_of("llama").proof.verdicts["model"].sentence
 
 
 def test_a_model_loaded_with_an_implementation_of_the_user_s_is_judged_by_it():
@@ -196,17 +196,17 @@ def test_rows_that_are_judged():
 
 
 def test_the_worst_is_what_uses_up_most_of_what_is_allowed():
-    worst = Worst("rows", "rows add up to 1")
+    worst = WorstCase("rows", "rows add up to 1")
     assert worst.verdict("no row is real") == Verdict("rows", "rows add up to 1: no row is real", None)
     for residual, allowed, place in ((1e-6, 1e-5, "a"), (2e-6, 4e-6, "b"), (0.0, 0.0, "c")):
-        worst.see(residual, allowed, place)
-    assert (worst.verdict().place, worst.verdict().holds) == ("b", True)
-    worst.see(1e-9, 0.0, "d")
-    assert (worst.verdict().place, worst.verdict().holds) == ("d", False)
+        worst.add(residual, allowed, place)
+    assert (worst.verdict().place, worst.verdict().passed) == ("b", True)
+    worst.add(1e-9, 0.0, "d")
+    assert (worst.verdict().place, worst.verdict().passed) == ("d", False)
     assert "rows add up to 1 (off by 1e-09, rounding allows 0 at d)" in str(worst.verdict())
-    worst = Worst("rows", "rows add up to 1")
-    worst.see(float("nan"), 1.0, "e")
-    assert worst.verdict().holds is False
+    worst = WorstCase("rows", "rows add up to 1")
+    worst.add(float("nan"), 1.0, "e")
+    assert worst.verdict().passed is False
 
 
 def test_the_largest_difference_on_tokens_that_count():
@@ -233,8 +233,8 @@ def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_d
     exact = {"logits": own["logits"].double() + 1e-3}
     monkeypatch.setattr(agreement, "_in_float64", lambda *_: exact)
     found = agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 3e-3})
-    assert found.holds and "its float32 and float64" in found.sentence
-    assert agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 5e-3}).holds is False
+    assert found.passed and "its float32 and float64" in found.sentence
+    assert agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 5e-3}).passed is False
 
 
 def test_a_model_in_float64_differs_by_its_rounding_alone():
@@ -259,8 +259,8 @@ def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
 
     monkeypatch.setattr(forward_pass.ForwardPass, "run_unmodified", spoiled)
     found = agreement.logit_parity(run._forward_pass, run.outputs)
-    assert found.holds is None
+    assert found.passed is None
     assert "logits of the model as it was loaded holds NaN where a run gives numbers" in found.sentence
     wrong = run.outputs["logits"].clone()
     wrong[1, 2] = torch.nan
-    assert agreement.logit_parity(run._forward_pass, {"logits": wrong}).holds is False
+    assert agreement.logit_parity(run._forward_pass, {"logits": wrong}).passed is False

@@ -42,7 +42,7 @@ def test_a_run_s_file_answers_what_the_server_would(model, tmp_path):
     grid = unpack(answers["GET /api/runs/file/grid"][2])["arrays"]
     np.testing.assert_allclose(grid["entropy"], run.statistics.entropy.mean(("batch", "query")).values, rtol=1e-6)
     proof = json.loads(answers["GET /api/runs/file/proof"][2])
-    assert {one["name"]: one["residual"] for one in proof["verdicts"]}["weights"] == run.proof.verdicts[1].residual
+    assert {one["name"]: one["residual"] for one in proof["verdicts"]}["weights"] == run.proof.verdicts["weights"].residual
     for layer in range(3):
         for head in range(6):
             right = run.weights(layer, head).numpy()

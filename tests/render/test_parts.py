@@ -86,5 +86,5 @@ def test_measures_are_means_that_say_something():
 
 
 def test_the_proof_in_a_sentence(both):
-    judged = [verdict for verdict in both.proof.verdicts if verdict.holds is not None]
-    assert proof_sentence(both.proof).startswith(f"Proved on this run: {len(judged)} of {len(judged)} checks hold; the closest used ")
+    judged = [verdict for verdict in both.proof.verdicts.values() if verdict.passed is not None]
+    assert proof_sentence(both.proof).startswith(f"Proved on this run: {len(judged)} of {len(judged)} checks passed; the closest used ")

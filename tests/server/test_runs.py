@@ -122,7 +122,7 @@ def test_the_proof_is_the_run_s_with_that_of_every_layer(page):
     told, run = page.get(f"/api/runs/{id}/proof").json(), page.desk.keep.runs[id].run
     assert told["passed"] and told["held"] == told["judged"] == 9
     by_name = {verdict["name"]: verdict for verdict in told["verdicts"]}
-    for verdict in run.proof.verdicts:
+    for verdict in run.proof.verdicts.values():
         assert (by_name[verdict.name]["residual"], by_name[verdict.name]["allowed"]) == (verdict.residual, verdict.allowed)
     assert {name: verdict["move"] for name, verdict in by_name.items()} == {
         "rows": "M2", "weights": "M2", "hidden": "M2", "output": "M4", "statistics": None, "writes": "M3", "model": None, "widths": "M1", "slices": "M5",

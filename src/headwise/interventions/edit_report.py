@@ -19,7 +19,7 @@ from headwise.models.inputs.sample_input import sample_input
 from headwise.models.layout import Layout, w_o_by_head
 from headwise.models.runs.places import Place
 from headwise.models.verification.logit_parity import max_difference
-from headwise.verdict import Verdict, Worst
+from headwise.verdict import Verdict, Verdicts, WorstCase
 
 if TYPE_CHECKING:
     from headwise.interventions.edited import EditedModel
@@ -30,17 +30,17 @@ ROUNDINGS = 64  # units of the last place of the largest output that two orders 
 
 @dataclass(frozen=True)
 class Report:
-    """What was proved of edits on one input."""
+    """The checks of some edits on one input; `verdicts` are "others", "both ways", "numbers" and "original"."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: Verdicts[Verdict]
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong; what could not be judged counts as neither."""
-        return all(verdict.holds is not False for verdict in self.verdicts)
+        """Whether no check failed; a check that could not be made counts as neither."""
+        return self.verdicts.passed
 
     def __str__(self) -> str:
-        return "\n".join(str(verdict) for verdict in self.verdicts)
+        return str(self.verdicts)
 
 
 def report(edited: "EditedModel", what: Any) -> Report:
@@ -56,7 +56,7 @@ def report(edited: "EditedModel", what: Any) -> Report:
     given = encode(base.hf, base.tokenizer, sample_input(base.hf) if what is None else what).kwargs
     with torch.no_grad():
         after = _outputs(edited.hf, edited.head_map.layout, given)
-        return Report((_others(edited, given), _both_ways(edited, given, after), _numbers(edited, given, after), _original(edited)))
+        return Report(Verdicts((_others(edited, given), _both_ways(edited, given, after), _numbers(edited, given, after), _original(edited))))
 
 
 def _outputs(hf: nn.Module, layout: Layout, given: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -70,7 +70,7 @@ def _outputs(hf: nn.Module, layout: Layout, given: Mapping[str, Any]) -> dict[st
 
 def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
     shrinks = edited.plan.shrinking is not None
-    worst = Worst("others", f"every other head of the edited layers writes what it wrote{', within rounding' if shrinks else ', to the last bit'}")
+    worst = WorstCase("others", f"every other head of the edited layers writes what it wrote{', within rounding' if shrinks else ', to the last bit'}")
     places = {place.index: place for place in edited.head_map.places}
     for index, spared in _spared(edited).items():
         try:
@@ -87,7 +87,7 @@ def _others(edited: "EditedModel", given: Mapping[str, Any]) -> Verdict:
             now = _write(edited.hf, output.module, after.z, head - sum(other < head for other in gone))
             size = float(mine.abs().max())
             allowed = torch.finfo(mine.dtype).eps * ROUNDINGS * size if gone else 0.0
-            worst.see(_apart(mine, now), allowed, f"{places[index].part} layer {places[index].layer} head {head}")
+            worst.add(_apart(mine, now), allowed, f"{places[index].part} layer {places[index].layer} head {head}")
     return worst.verdict("every head of these layers is edited")
 
 
@@ -102,11 +102,11 @@ def _both_ways(edited: "EditedModel", given: Mapping[str, Any], one: Mapping[str
     except HeadwiseError as error:
         return Verdict("both ways", f"{sentence}: {error}", None)
     two = _outputs(built(edited.head_map, other), edited.head_map.layout, given)
-    worst = Worst("both ways", sentence)
+    worst = WorstCase("both ways", sentence)
     for name, x in one.items():
         if x.is_floating_point() and name in two and x.shape == two[name].shape:
             size = float(x.double().nan_to_num().abs().max()) if x.numel() else 0.0
-            worst.see(max_difference(x, two[name], None), size * max(CLOSE, ROUNDINGS * torch.finfo(x.dtype).eps), name)
+            worst.add(max_difference(x, two[name], None), size * max(CLOSE, ROUNDINGS * torch.finfo(x.dtype).eps), name)
     return worst.verdict("it returns no numbers")
 
 

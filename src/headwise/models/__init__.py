@@ -17,7 +17,7 @@ What a run offers:
     run.tile(layer, head, level, column, row, pool="max" | "mean", batch=0, part=None)         Tensor [up to 256, up to 256]
     run.writes      Dataset like `statistics`: norm, share, cosine; WritesRefused where heads cannot be told apart
     run.writes_of(part), run.statistics_of(part)       the same for one part of several
-    run.proof       Proof: .passed, .verdicts; a Verdict has .name, .sentence, .holds (None: could not be judged),
+    run.proof       Proof: .passed, .verdicts; a Verdict has .name, .sentence, .passed (None: could not be judged),
                     .residual, .allowed and .place
     run.tokens      the tokens of the input, one list of strings a batch row
     run.outputs     what the model returned: dict of tensors (logits or last_hidden_state, ...)

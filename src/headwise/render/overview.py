@@ -80,10 +80,10 @@ def part_of(run: "Run", part: str | None) -> str:
 
 def proof_sentence(proof: "Proof") -> str:
     """What was proved, in a line under a picture."""
-    judged = [verdict for verdict in proof.verdicts if verdict.holds is not None]
-    held = sum(bool(verdict.holds) for verdict in judged)
+    judged = [verdict for verdict in proof.verdicts.values() if verdict.passed is not None]
+    held = sum(bool(verdict.passed) for verdict in judged)
     used = max((verdict.residual / verdict.allowed for verdict in judged if verdict.allowed and verdict.residual is not None), default=0.0)
-    return f"Proved on this run: {held} of {len(judged)} checks hold; the closest used {used:.0%} of what rounding allows."
+    return f"Proved on this run: {held} of {len(judged)} checks passed; the closest used {used:.0%} of what rounding allows."
 
 
 def to_plain(view: Overview) -> dict[str, Any]:
@@ -93,9 +93,7 @@ def to_plain(view: Overview) -> dict[str, Any]:
         "notes": list(view.notes),
         "proof": {
             "passed": view.proof.passed,
-            "verdicts": [
-                {name: getattr(verdict, name) for name in ("name", "sentence", "holds", "residual", "allowed", "place")} for verdict in view.proof.verdicts
-            ],
+            "verdicts": [verdict.to_json() for verdict in view.proof.verdicts.values()],
         },
     }
 

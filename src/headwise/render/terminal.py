@@ -71,17 +71,17 @@ def row_table(rows: Iterable[HeadRow], width: int = 8) -> Table:
 
 def proof_table(proof: "Proof") -> Table:
     """What was verified, each residual beside what rounding allows."""
-    held = sum(verdict.holds is True for verdict in proof.verdicts)
+    passed = sum(verdict.passed is True for verdict in proof.verdicts.values())
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
     table.add_column(Text("proof", "bold"))
-    table.add_column(Text(f"{held} of {len(proof.verdicts)} hold", "bold green" if proof.passed else "bold red"))
+    table.add_column(Text(f"{passed} of {len(proof.verdicts)} passed", "bold green" if proof.passed else "bold red"))
     table.add_column("off by", justify="right")
     table.add_column("allowed", justify="right")
-    for verdict in proof.verdicts:
+    for verdict in proof.verdicts.values():
         claim = Text(verdict.sentence)
-        if verdict.holds is False:
+        if verdict.passed is False:
             claim.append(f" ({verdict.place})", style="red")
-        table.add_row(Text(*SIGNS[verdict.holds]), claim, _residual(verdict.residual), _residual(verdict.allowed))
+        table.add_row(Text(*SIGNS[verdict.passed]), claim, _residual(verdict.residual), _residual(verdict.allowed))
     return table
 
 

@@ -17,7 +17,7 @@ from headwise.models.runs.places import Place
 from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.runs.statistics_collector import CallStatistics
 from headwise.models.verification.proof import Proof
-from headwise.verdict import Worst
+from headwise.verdict import Verdicts, WorstCase
 
 PATTERN = re.compile(r"blocks\.(\d+)\.attn\.hook_pattern")
 NOTE = "these are weights that were given; no model was run"
@@ -75,12 +75,12 @@ class GivenRun(Run):
 
     @property
     def proof(self) -> Proof:  # pyright: ignore[reportIncompatibleVariableOverride]
-        rows = Worst("rows", "every row of weights adds up to 1, or to 0 where nothing is seen")
+        rows = WorstCase("rows", "every row of weights adds up to 1, or to 0 where nothing is seen")
         for place in self._metadata.places:
             lse = self._stored_call(place.index).lse
             apart = (lse[lse > -torch.inf].exp() - 1).abs()
-            rows.see(float(apart.max()) if apart.numel() else 0.0, _slack(lse.dtype, place.keys), f"{place.part} layer {place.layer}")
-        return Proof((rows.verdict(),))
+            rows.add(float(apart.max()) if apart.numel() else 0.0, _slack(lse.dtype, place.keys), f"{place.part} layer {place.layer}")
+        return Proof(Verdicts([rows.verdict()]))
 
 
 def _named(tensors: Any) -> list[tuple[str, Any]]:

@@ -26,7 +26,7 @@ from headwise.models.runs.places import Place
 from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.runs.statistics_collector import CallStatistics
 from headwise.models.verification.proof import Proof
-from headwise.verdict import Verdict
+from headwise.verdict import Verdict, Verdicts
 
 FORMAT = 1
 
@@ -91,7 +91,7 @@ class SavedRun(Run):
     def proof(self) -> Proof:  # pyright: ignore[reportIncompatibleVariableOverride]
         if self._told["proof"] is None:
             raise ModelError("proof must be asked for before a run is saved, got a run from disk, whose model is not at hand. Run it again, prove, then save.")
-        verdicts, *layers = (tuple(Verdict(**verdict) for verdict in each) for each in self._told["proof"])
+        verdicts, *layers = (Verdicts(map(Verdict.from_json, each)) for each in self._told["proof"])
         return Proof(verdicts, tuple(layers))
 
     def _written(self, part: str) -> list[dict[str, Tensor]]:
@@ -148,7 +148,7 @@ def _write(run: Run, folder: Path) -> None:
         "notes": list(metadata.notes),
         "calls": calls,
         "refusals": refusals,
-        "proof": [[asdict(verdict) for verdict in each] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
+        "proof": [[verdict.to_json() for verdict in each.values()] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
     }
     (folder / "run.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
 

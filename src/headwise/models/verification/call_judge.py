@@ -14,7 +14,7 @@ from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.layout import w_o_bias, w_o_by_head
 from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.runs.slicing import one_row
-from headwise.verdict import Verdict, Worst
+from headwise.verdict import Verdict, WorstCase
 
 ROWS = 8  # queries of each call that are judged: the first, the last, and some between
 WEIGHTS = 5e-6  # what weights may differ by
@@ -48,12 +48,12 @@ class CallJudge:
         self.judged: set[int] = set()
         names = [name for name in next(iter(metadata.numbers.values())).statistics if name not in NOT_BY_ROW]
         self.names = tuple(names)
-        self.rows = Worst("rows", "every row of weights and its sink add up to 1")
-        self.weights = Worst("weights", "weights are those of the float64 reference on the same queries and keys")
-        self.hidden = Worst("hidden", "what is hidden has weight 0")
-        self.output = Worst("output", "weights times values are what the heads say")
-        self.statistics = Worst("statistics", f"{', '.join(names) or 'no statistic'}: as defined, from the reference's weights")
-        self.writes = Worst("writes", "what the heads write, and the bias, add up to the output of W_O's module")
+        self.rows = WorstCase("rows", "every row of weights and its sink add up to 1")
+        self.weights = WorstCase("weights", "weights are those of the float64 reference on the same queries and keys")
+        self.hidden = WorstCase("hidden", "what is hidden has weight 0")
+        self.output = WorstCase("output", "weights times values are what the heads say")
+        self.statistics = WorstCase("statistics", f"{', '.join(names) or 'no statistic'}: as defined, from the reference's weights")
+        self.writes = WorstCase("writes", "what the heads write, and the bias, add up to the output of W_O's module")
 
     def __call__(self, record: AttentionRecord) -> None:
         self.metadata.check_same(record.index, record.attended.lse)
@@ -68,7 +68,7 @@ class CallJudge:
         refusals = [site for site in self.metadata.layout.sites if site.refusal and site.index in self.judged]
         told = f"{refusals[0].module}: {refusals[0].refusal}" if refusals else ""
         found = [worst.verdict() for worst in (self.rows, self.weights, self.hidden, self.output, self.statistics)]
-        return (*found, self.writes.verdict(told))
+        return (*found, (self.writes.verdict(told) if told else self.writes.verdict()))
 
     def _row(self, record: AttentionRecord, row: int) -> JudgedRow:
         request = record.request
@@ -137,15 +137,15 @@ class CallJudge:
         use = ((total - written).abs() / allowed.clamp(min=torch.finfo(torch.float32).tiny)).flatten()
         worst = int(use.argmax())
         where = f"{place.part} layer {place.layer}, {site.output.module}"
-        self.writes.see(float((total - written).abs().flatten()[worst]), float(allowed.flatten()[worst]), where)
+        self.writes.add(float((total - written).abs().flatten()[worst]), float(allowed.flatten()[worst]), where)
 
-    def _see(self, worst: Worst, residual: Rows | Tensor, allowed: Tensor, row: JudgedRow, name: str = "") -> None:
+    def _see(self, worst: WorstCase, residual: Rows | Tensor, allowed: Tensor, row: JudgedRow, name: str = "") -> None:
         """Let a verdict see the head that uses up most of what is allowed."""
         use = torch.where(allowed > 0, residual / allowed.clamp(min=1e-300), torch.where(residual > 0, torch.inf, 0.0))
         use = use.nan_to_num(nan=torch.inf, posinf=torch.inf).masked_fill(~row.real, -1)
         at = int(use.flatten().argmax())
         batch, head = divmod(at, use.shape[1])
-        worst.see(float(residual.flatten()[at]), float(allowed.flatten()[at]), f"{row.place}, head {head}, batch row {batch}{', ' if name else ''}{name}")
+        worst.add(float(residual.flatten()[at]), float(allowed.flatten()[at]), f"{row.place}, head {head}, batch row {batch}{', ' if name else ''}{name}")
 
 
 def sample_rows(queries: int) -> list[int]:

@@ -14,7 +14,7 @@ from headwise.errors import ModelError
 from headwise.models.capture.forward_pass import ForwardPass, output_tensors
 from headwise.models.capture.hf_attention import IMPLEMENTATION
 from headwise.models.model_info import implementation_of, text_config
-from headwise.verdict import Verdict, Worst
+from headwise.verdict import Verdict, WorstCase
 
 TIMES = 4  # the model's own sdpa and eager differ by so much; we may differ by so many times that
 ALONE = 1 << 8  # units of the last place of the largest output, where the model has one implementation only, or both are the same code
@@ -31,7 +31,7 @@ def logit_parity(forward_pass: ForwardPass, outputs: Mapping[str, Tensor]) -> Ve
     own_two = "implementations" if isinstance(forward_pass.hf, PreTrainedModel) else "float32 and float64"
     against = f"{TIMES} times the difference between its own {own_two}" if other else f"the rounding of its only implementation, {loaded}"
     found = _compared(forward_pass, outputs, own, [other] if other else [], against)
-    if found.holds is not False or not isinstance(forward_pass.hf, PreTrainedModel):
+    if found.passed is not False or not isinstance(forward_pass.hf, PreTrainedModel):
         return found
     exact = _in_float64(forward_pass)  # its two implementations may happen to round alike, where its layers amplify rounding (MobileBERT)
     if exact is None:
@@ -44,7 +44,7 @@ def _compared(
     forward_pass: ForwardPass, outputs: Mapping[str, Tensor], own: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]], against: str
 ) -> Verdict:
     """The verdict, where the largest of the own differences is the yardstick."""
-    worst, told = Worst("model", f"the outputs are those of the model as it was loaded, within {against}"), "it returns no numbers"
+    worst, told = WorstCase("model", f"the outputs are those of the model as it was loaded, within {against}"), "it returns no numbers"
     for name, x in outputs.items():
         if not x.is_floating_point() or name not in own or own[name].shape != x.shape:
             continue
@@ -56,7 +56,7 @@ def _compared(
         size = max_difference(own[name], torch.zeros(()).to(x).expand_as(x), real)
         yardstick = max((max_difference(other[name].to(x.dtype), own[name], real) for other in others if name in other), default=0.0)
         floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
-        worst.see(difference, max(TIMES * yardstick, floor), name)
+        worst.add(difference, max(TIMES * yardstick, floor), name)
     return worst.verdict(told)
 
 

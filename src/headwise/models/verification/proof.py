@@ -12,28 +12,28 @@ from headwise.models.capture.forward_pass import ForwardPass
 from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.verification.call_judge import CallJudge
 from headwise.models.verification.logit_parity import logit_parity
-from headwise.verdict import Verdict
+from headwise.verdict import Verdict, Verdicts
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was verified, and how closely it holds.
+    """The checks of one run.
 
     Attributes:
-        verdicts: on the whole run, each that of the layer that comes closest to failing.
-        layers: the verdicts of each attention call alone, in the order of the pass.
+        verdicts: of the whole run, by name; each is that of the layer closest to failing.
+        layers: the verdicts of each attention call alone, in the order of the forward pass.
     """
 
-    verdicts: tuple[Verdict, ...]
-    layers: tuple[tuple[Verdict, ...], ...] = field(default=(), repr=False)
+    verdicts: Verdicts[Verdict]
+    layers: tuple[Verdicts[Verdict], ...] = field(default=(), repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong; what could not be judged counts as neither."""
-        return all(verdict.holds is not False for verdict in self.verdicts)
+        """Whether no check failed; a check that could not be made counts as neither."""
+        return self.verdicts.passed
 
     def __str__(self) -> str:
-        return "\n".join(str(verdict) for verdict in self.verdicts)
+        return str(self.verdicts)
 
 
 def prove(forward_pass: ForwardPass, metadata: RunMetadata, outputs: Mapping[str, Tensor]) -> Proof:
@@ -44,9 +44,9 @@ def prove(forward_pass: ForwardPass, metadata: RunMetadata, outputs: Mapping[str
     """
     judges = [CallJudge(forward_pass, metadata) for _ in metadata.places]
     forward_pass.rerun(lambda record: judges[record.index](record))
-    layers = tuple(judge.verdicts() for judge in judges)
-    whole = tuple(closest(verdicts) for verdicts in zip(*layers, strict=True))
-    return Proof((*whole, logit_parity(forward_pass, outputs)), layers)
+    layers = tuple(Verdicts(judge.verdicts()) for judge in judges)
+    whole = tuple(closest(verdicts) for verdicts in zip(*(layer.values() for layer in layers), strict=True))
+    return Proof(Verdicts((*whole, logit_parity(forward_pass, outputs))), layers)
 
 
 def closest(verdicts: Iterable[Verdict]) -> Verdict:
@@ -60,7 +60,7 @@ def closest(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _use(verdict: Verdict) -> float:
-    if verdict.holds is None or verdict.residual is None:
+    if verdict.passed is None or verdict.residual is None:
         return -1.0
     if verdict.residual != verdict.residual:
         return float("inf")

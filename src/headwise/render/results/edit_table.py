@@ -50,8 +50,8 @@ def edit_lines(edited: "EditedModel", report: "Report", found: "Effect", saved: 
     yield Text()
     yield from _effect(found)
     yield Text()
-    for one in report.verdicts:
-        sign, style = SIGNS[one.holds]
+    for one in report.verdicts.values():
+        sign, style = SIGNS[one.passed]
         yield Text.assemble((f"{sign} ", style), str(one).partition(": ")[2])
     if saved is not None:
         yield Text.assemble("\nsaved to ", (str(saved.folder), "bold"), f": {len(saved.changed)} tensors changed, {len(saved.kept)} byte for byte as they were")
@@ -66,7 +66,7 @@ def edit_data(edited: "EditedModel", report: "Report", found: "Effect", saved: "
         "edits": plain(edited.edits),
         "at_run": plain(edited.plan.run),
         "passed": report.passed,
-        "verdicts": [asdict(one) for one in report.verdicts],
+        "verdicts": [verdict.to_json() for verdict in report.verdicts.values()],
         "effect": asdict(found),
         "saved": None if saved is None else {"folder": str(saved.folder), "changed": saved.changed, "kept": len(saved.kept), "left_out": saved.left_out},
     }

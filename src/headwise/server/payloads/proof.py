@@ -24,8 +24,8 @@ def proved(run: "Run") -> dict[str, Any]:
     exact = [(_widths(run, place), _slices(run, place)) for place in run.places]
     layers: dict[str, list[Any]] = {}
     for place, verdicts, counted in zip(run.places, proof.layers, exact, strict=True):
-        layers.setdefault(place.part, []).append([*map(_verdict, verdicts), *counted])
-    whole = [*map(_verdict, proof.verdicts), *(_worst(some) for some in zip(*exact, strict=True))]
+        layers.setdefault(place.part, []).append([*map(_verdict, verdicts.values()), *counted])
+    whole = [*map(_verdict, proof.verdicts.values()), *(_worst(some) for some in zip(*exact, strict=True))]
     judged = [one for one in whole if one["state"] in ("holds", "fails")]
     held = sum(one["state"] == "holds" for one in judged)
     passed = proof.passed and held == len(judged)
@@ -34,7 +34,7 @@ def proved(run: "Run") -> dict[str, Any]:
 
 def _verdict(verdict: "Verdict") -> dict[str, Any]:
     told = {name: getattr(verdict, name) for name in ("name", "sentence", "residual", "allowed", "place")}
-    return {**told, "move": MOVES.get(verdict.name), "state": STATES[verdict.holds]}
+    return {**told, "move": MOVES.get(verdict.name), "state": STATES[verdict.passed]}
 
 
 def _widths(run: "Run", place: "Place") -> dict[str, Any]:
