@@ -9,7 +9,7 @@
 PYTHON ?= python3
 PIP    := .venv/bin/pip --disable-pip-version-check
 EXTRAS ?= demo,plot,text,ray,lora,dev
-PYTEST ?= -q -n auto --dist loadgroup
+PYTEST ?= -q -n auto --dist loadgroup --no-loadscope-reorder
 PAGE   ?= auto
 
 export HF_HUB_OFFLINE := 1

@@ -6,6 +6,9 @@ This plugin compares what was collected with what was reported, and fails the ru
 Processor time (of the process and its children, so that a loaded machine fails nobody) is added up by file. `budgets.toml` beside this file names
 the files that may take more than the default. The twenty slowest tests are printed.
 
+With several workers (`-n 2 --dist loadgroup --no-loadscope-reorder`) files with the largest budgets start first, so that none is left for the end. The tests of
+a file stay on one worker, which makes its fixtures once, unless `budgets.toml` lists the file as one that may be split.
+
 Set HEADWISE_TEST_TIMES=FILE to have the processor time of every test written to a JSON file.
 """
 
@@ -20,6 +23,11 @@ import pytest
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 NAME = "processor_seconds"
+
+
+def budgets() -> dict:
+    """What `budgets.toml` says."""
+    return tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
 
 
 def processor_seconds() -> float:
@@ -80,8 +88,12 @@ class Outcomes:
         self.problems = [*self.errors, *self.without_outcome(session), *self.over_budget()]
         if self.problems and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        for problem in self.problems if terminal else ():  # here and not in the summary, which an internal error leaves out
+            terminal.write_line("")
+            terminal.write_line(f"FAILED RUN: {problem}", red=True)
         if "HEADWISE_TEST_TIMES" in os.environ:
-            times = {test: round(spent, 3) for test, spent in self.seconds.most_common()}
+            times = {test.removesuffix("@" + test.partition("::")[0]): round(spent, 3) for test, spent in self.seconds.most_common()}
             Path(os.environ["HEADWISE_TEST_TIMES"]).write_text(json.dumps(times, indent=0), encoding="utf-8")
 
     def without_outcome(self, session: pytest.Session) -> list[str]:
@@ -94,11 +106,11 @@ class Outcomes:
 
     def over_budget(self) -> list[str]:
         """Files that took more processor time than they may."""
-        budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+        stated = budgets()
         by_file: Counter[str] = Counter()
         for test, spent in self.seconds.items():
             by_file[test.partition("::")[0]] += spent
-        allowed = {file: budgets["files"].get(file, budgets["default"]) for file in by_file}
+        allowed = {file: stated["files"].get(file, stated["default"]) for file in by_file}
         return [
             f"{file} took {spent:.0f} s of processor time, and its budget is {allowed[file]} s. Make it faster, or mark what is a long sweep as slow."
             for file, spent in by_file.most_common()
@@ -113,9 +125,17 @@ class Outcomes:
             terminalreporter.section(f"the slowest of {len(self.reported)} tests, by processor time; {total / 60:.1f} minutes in all")
             for test, spent in self.seconds.most_common(20):
                 terminalreporter.write_line(f"{spent:7.1f} s  {test}")
-        for problem in self.problems:
-            terminalreporter.write_line(f"FAILED RUN: {problem}", red=True)
         terminalreporter.write_line(f"{len(self.reported)} of {len(self.collected)} collected tests have an outcome")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; the tests of a file together, unless it may be split."""
+    stated = budgets()
+    items.sort(key=lambda item: -stated["files"].get(item.nodeid.partition("::")[0], stated["default"]))
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        if file not in stated["split"] and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(file))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,6 +19,7 @@ LOST = {
         "        raise RuntimeError('lost')\n",
         "FAILED RUN",
     ),
+    "a report cannot be sent": ("def test_unsendable():\n    raise AssertionError('\\ud800')\n", "", "FAILED RUN"),
     "a worker exits without a word": ("import os\ndef test_exits():\n    os._exit(0)\n", "", "crashed"),
 }
 
@@ -66,7 +67,7 @@ def test_a_file_beyond_its_budget_fails_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWISE_TEST_TIMES", str(tmp_path / "times.json"))
     (tmp_path / "test_busy.py").write_text("import time\ndef test_busy():\n    end = time.process_time() + 0.4\n    while time.process_time() < end: pass\n")
     (tmp_path / "budgets.py").write_text("import pathlib, tests.outcomes as o\no.BUDGETS = pathlib.Path(__file__).with_name('budgets.toml')\n")
-    (tmp_path / "budgets.toml").write_text("default = 0.2\n[files]\n")
+    (tmp_path / "budgets.toml").write_text("default = 0.2\nsplit = []\n[files]\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = run(tmp_path, "-p", "budgets")
     assert done.returncode == 1, done.stdout
