@@ -40,7 +40,16 @@ ALL_LINES = sorted({line for page in PAGES for line in command_lines(page)})
 SESSIONS = sorted({tuple(line for line in lines if line.startswith("headwise ")) for page in PAGES for lines in sessions(page)} - {()})
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+# What a newcomer reads first is run in `make test`; what ranks, casts or compares all heads of SmolLM2, or tries every mutation, in `make test-all`.
+FIRST_PAGES = {"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "getting-started.md"}
+LONG_COMMANDS = re.compile(r"^headwise (attack(?! \w+ )|check|(rank|roles|claims|compare|edit) demo:smollm2|claims)")
+
+
+def marked(value, slow: bool):
+    return pytest.param(value, marks=pytest.mark.slow if slow else ())
+
+
+@pytest.mark.parametrize("page", [marked(page, page.name not in FIRST_PAGES) for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
 def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch, plain):
     monkeypatch.chdir(tmp_path)
     source = "\n".join(blocks(page, "python"))
@@ -50,7 +59,7 @@ def test_python_blocks_say_what_they_show(page, tmp_path, monkeypatch, plain):
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("lines", SESSIONS, ids=lambda lines: lines[0])
+@pytest.mark.parametrize("lines", [marked(lines, any(map(LONG_COMMANDS.match, lines))) for lines in SESSIONS], ids=lambda lines: lines[0])
 def test_command_lines_run(lines, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text(STORY)

@@ -47,6 +47,7 @@ def lab(checkpoints, tmp_path_factory) -> Iterator[tuple[str, Path]]:
             process.wait(30)
 
 
+@pytest.mark.slow
 def test_a_run_is_shown_and_a_head_opened_in_jupyterlab(browser, lab, checkpoints):
     address, root = lab
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
