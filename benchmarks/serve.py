@@ -132,7 +132,7 @@ def _first_view(numbers: dict[str, float]) -> None:
                 tab.ask("GET", f"/api/runs/{first['id']}/proof")
                 numbers[f"its proof after start, {name}, s"] = time.perf_counter() - start
                 end = time.monotonic() + SECONDS
-                while not list(Path(cache).glob("seen/*.json")) and time.monotonic() < end:
+                while not list(Path(cache).glob("first-views/*.json")) and time.monotonic() < end:
                     time.sleep(0.05)
 
 

@@ -46,3 +46,7 @@ class WritesRefused(ModelError):
 
 class MissingPackage(HeadwiseError, ImportError):
     """An optional package is needed for this; the message names the extra."""
+
+
+class FingerprintError(HeadwiseError, TypeError):
+    """A value whose content cannot be determined, so that nothing that depends on it may be cached or resumed."""

@@ -219,12 +219,13 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
 def test_a_state_of_other_work(tmp_path):
     state = tmp_path / "state.jsonl"
     hw.rank(hw.open_model(build("llama")), TEXTS[:1], state=state)
-    for model, texts, settings in ((build("llama", 5), TEXTS[:1], {}), (build("llama"), TEXTS[1:2], {}), (build("llama"), TEXTS[:1], {"loss": "kl"})):
-        with pytest.raises(ArgumentError, match="state must be of the same model, texts and method, got '.*state.jsonl', which is of other work"):
+    others = {"model": (build("llama", 5), TEXTS[:1], {}), "texts": (build("llama"), TEXTS[1:2], {}), "loss": (build("llama"), TEXTS[:1], {"loss": "kl"})}
+    for name, (model, texts, settings) in others.items():
+        with pytest.raises(ArgumentError, match=f"state must be of the same ranking, got '.*state.jsonl', which was written with other {name}. Choose another"):
             hw.rank(hw.open_model(model), texts, state=state, **settings)
     header = state.read_text().splitlines()[0]
     state.write_text(header + "\n" + json.dumps({"unit": 3}) + "\n")
-    with pytest.raises(ArgumentError, match="state must hold one unit a line, got b'{\"unit\": 3}'"):
+    with pytest.raises(ArgumentError, match="state must hold one part of the work a line, got b'{\"unit\": 3}'"):
         hw.rank(hw.open_model(build("llama")), TEXTS[:1], state=state)
     with pytest.raises(ArgumentError, match=r"state must name a file that can be written, got '.*' \(Is a directory\)"):
         hw.rank(hw.open_model(build("llama")), TEXTS[:1], state=tmp_path)

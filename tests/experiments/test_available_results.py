@@ -54,5 +54,5 @@ def test_a_model_that_reads_no_text_has_no_cards_of_its_own(monkeypatch, model):
         raise MissingPackage("English prose needs a package.")
 
     investigate(model, only=QUICK)
-    monkeypatch.setattr(at_hand, "result_cache_for", missing)
+    monkeypatch.setattr(at_hand, "key_of_study", missing)
     assert QUICK not in there(model)

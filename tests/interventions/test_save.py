@@ -19,6 +19,7 @@ from headwise.errors import ArgumentError, CheckpointError, ModelError
 from headwise.interventions.edit_list import read_edits, write_edits
 from headwise.interventions.safetensors_shard import shard_of
 from headwise.storage import atomic_folder as whole
+from headwise.storage import staging
 from headwise.storage.source_files import Origin
 from tests.interventions.test_edits import final
 from tests.models.tiny import build, ids
@@ -144,7 +145,7 @@ def test_only_a_checkpoint_is_overwritten(source, tmp_path):
     (tmp_path / "home" / "letter.txt").write_text("dear")
     with pytest.raises(ArgumentError, match=r"what is overwritten must be a checkpoint, got .*home' without config.json."):
         edited.save(tmp_path / "home", overwrite=True)
-    with pytest.raises(ArgumentError, match=r"a model must be saved to a folder, got the file .*letter.txt'."):
+    with pytest.raises(ArgumentError, match=r"a folder is needed to save to, and '.*letter.txt' is a file. Choose another name."):
         edited.save(tmp_path / "home" / "letter.txt", overwrite=True)
     (tmp_path / "empty").mkdir()
     assert edited.save(tmp_path / "empty").changed
@@ -236,14 +237,20 @@ def test_what_does_not_read_back_is_not_saved(source, tmp_path, monkeypatch):
     assert not (tmp_path / "edited").exists()
 
 
-def test_a_folder_left_by_a_killed_attempt_is_cleared_away_and_one_at_work_is_not(source, tmp_path):
-    left, busy = tmp_path / ".edited.part-dead", tmp_path / ".edited.part-busy"
-    left.mkdir()
-    busy.mkdir()
-    held = whole._hold(busy)
+def test_a_folder_left_by_a_killed_attempt_is_cleared_away_and_one_at_work_or_of_somebody_else_is_not(source, tmp_path):
+    def attempt(name, number=None):
+        path = tmp_path / name
+        path.mkdir()
+        found = path.rename(tmp_path / f".edited.part-{number or path.stat().st_ino}-{name}")
+        (found / "weights").write_text("half")
+        return found
+
+    left, busy, foreign = attempt("left"), attempt("busy"), attempt("foreign", number=7)
+    lock = staging._locked(busy)
     hw.open_model(source).edit(EDITS).save(tmp_path / "edited")
-    os.close(held)
+    staging._unlock(lock)
     assert not left.exists() and busy.exists()
+    assert (foreign / "weights").read_text() == "half", "its number is another's: somebody gave it this name"
 
 
 def test_parameters_are_found_under_other_names_by_their_numbers(tmp_path):

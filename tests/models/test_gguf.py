@@ -104,9 +104,9 @@ def test_a_gguf_file_opens_as_it_is(file, tmp_path, monkeypatch):
     run = model.run({"input_ids": torch.from_numpy(ids)[None]})
     assert run.statistics.sizes == {"batch": 1, "layer": LAYERS, "head": HEADS, "query": 6}
     assert run.proof.passed, str(run.proof)
-    assert len(list((tmp_path / "cache").glob("gguf-*"))) == 2  # the model, and its lock
+    assert len(list((tmp_path / "cache" / "models").glob("tiny-float32-*"))) == 2  # the model, and its lock
     hw.open_model(file)
-    assert len(list((tmp_path / "cache").glob("gguf-*"))) == 2
+    assert len(list((tmp_path / "cache" / "models").glob("tiny-float32-*"))) == 2
 
 
 @pytest.mark.usefixtures("plain")

@@ -2,6 +2,7 @@
 
 import json
 import resource
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import headwise as hw
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
 from headwise.models.offline import run_files as saving
 from headwise.models.offline.run_files import IntervalMask
+from headwise.storage import atomic_folder
 from tests.models.tiny import FAMILIES, GROUPED, build, drawn, given
 
 
@@ -92,7 +94,7 @@ def test_a_run_is_never_half_written(tmp_path, monkeypatch):
         return right(*args, **settings)
 
     monkeypatch.setattr(saving, "save_file", fails)
-    with pytest.raises(ModelError, match=r"path must be writable, got No space left on device for .*run"):
+    with pytest.raises(ModelError, match=r"the disk must have room, got a full one at .* Nothing was changed; make room."):
         model.run(torch.arange(3, 12)).save(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 6
@@ -103,7 +105,7 @@ def test_a_full_disk_in_the_words_of_safetensors(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))  # writing more fails, as on a full disk
     try:
-        with pytest.raises(ModelError, match=r"path must be writable, got Error while serializing: I/O error: .* for .*run"):
+        with pytest.raises(ModelError, match=r"the folder to save to must be writable, got Error while serializing: I/O error: .* for .*run"):
             run.save(tmp_path / "run")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -121,8 +123,73 @@ def test_a_name_with_a_dot_touches_nothing_beside_it(tmp_path):
 
 
 def test_nowhere_to_write(tmp_path):
-    with pytest.raises(ModelError, match=r"path must be writable, got No such file or directory for .*nowhere"):
+    with pytest.raises(ModelError, match=r"path must be in a directory that exists, got .*nowhere/run'. Create that first"):
         hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "nowhere" / "run")
+
+
+def without_fingerprints(folder):
+    """The same run as an earlier version saved it."""
+    told = json.loads((folder / "run.json").read_text())
+    del told["files"]
+    (folder / "run.json").write_text(json.dumps(told))
+
+
+def test_one_number_that_changed_on_disk_is_noticed_and_a_run_of_an_earlier_version_is_still_read(tmp_path):
+    model = hw.open_model(build("llama"))
+    run = model.run(torch.arange(3, 9))
+    run.save(tmp_path / "run")
+    with (tmp_path / "run" / "call-00001.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x00")
+    with pytest.raises(CheckpointError, match=r"call-00001.safetensors must be as it was saved"):
+        hw.load_run(tmp_path / "run").weights(1, 0)
+    run.save(tmp_path / "run")
+    without_fingerprints(tmp_path / "run")
+    assert torch.equal(hw.load_run(tmp_path / "run").weights(1, 0), run.weights(1, 0))
+
+
+def test_files_of_others_beside_an_older_run_stay(tmp_path):
+    model = hw.open_model(build("llama"))
+    model.run(torch.arange(3, 9)).save(tmp_path / "run")
+    (tmp_path / "run" / "notes").mkdir()
+    for name in ("thesis.tex", "notes/call-00000.safetensors", "call-00099.safetensors"):
+        (tmp_path / "run" / name).write_text(name)
+    model.run(torch.arange(3, 12)).save(tmp_path / "run")
+    assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 9
+    for name in ("thesis.tex", "notes/call-00000.safetensors", "call-00099.safetensors"):
+        assert (tmp_path / "run" / name).read_text() == name
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_where_folders_cannot_be_exchanged_in_one_step_a_run_is_replaced_in_two(tmp_path, monkeypatch, works):
+    model = hw.open_model(build("llama"))
+    model.run(torch.arange(3, 9)).save(tmp_path / "run")
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    monkeypatch.setattr(atomic_folder, "EXCHANGE", 1 << 20)  # a flag that no file system knows
+    if works:
+        model.run(torch.arange(3, 12)).save(tmp_path / "run")
+    else:
+        right = Path.rename
+        monkeypatch.setattr(Path, "rename", lambda self, to: _full() if to == tmp_path / "run" and not self.name.endswith("-old") else right(self, to))
+        with pytest.raises(ModelError, match="the disk must have room"):
+            model.run(torch.arange(3, 12)).save(tmp_path / "run")
+    assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == (9 if works else 6)
+    assert (tmp_path / "run" / "thesis.tex").read_text() == "years of work"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_that_was_renamed_away_when_a_kill_came_is_put_back(tmp_path):
+    model = hw.open_model(build("llama"))
+    model.run(torch.arange(3, 9)).save(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / ".run.part-7-0123456789ab-old")
+    model.run(torch.arange(3, 12)).save(tmp_path / "run")
+    assert hw.load_run(tmp_path / "run").statistics.sizes["query"] == 9
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def _full():
+    raise OSError(28, "No space left on device")
 
 
 DAMAGES = {
@@ -138,7 +205,12 @@ DAMAGES = {
 def test_a_damaged_run_is_said_in_one_line(damage, tmp_path):
     hw.open_model(build("llama")).run(torch.arange(3, 9)).save(tmp_path / "run")
     DAMAGES[damage](tmp_path / "run")
-    with pytest.raises(CheckpointError, match=r"path must be a directory that run.save wrote, got .*run"):
+    said = (
+        "numbers.safetensors must be as it was saved, got other content in"
+        if damage == "truncated numbers"
+        else "path must be a directory that run.save wrote, got"
+    )
+    with pytest.raises(CheckpointError, match=rf"{said} .*run"):
         hw.load_run(tmp_path / "run")
 
 
@@ -147,6 +219,10 @@ def test_a_damaged_call_and_a_newer_format(tmp_path):
     (tmp_path / "run" / "call-00001.safetensors").write_bytes(b"12345678")
     found = hw.load_run(tmp_path / "run")
     assert found.weights(0, 0).shape == (6, 6)
+    with pytest.raises(CheckpointError, match=r"call-00001.safetensors must be as it was saved, got other content in .*run"):
+        found.weights(1, 0)
+    without_fingerprints(tmp_path / "run")
+    found = hw.load_run(tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"call-00001.safetensors must be whole, got SafetensorError"):
         found.weights(1, 0)
     save_file({"query": torch.zeros(1)}, tmp_path / "run" / "call-00001.safetensors")

@@ -21,6 +21,7 @@ from headwise.server.payloads.array_pack import pack, unpack
 from headwise.server.payloads.sample_texts import TEXTS
 from headwise.server.state import first_view_cache as seen
 from headwise.server.state import model_library as library
+from headwise.storage import environment
 from headwise.storage.file_stamps import stamps
 from headwise.storage.source_files import Origin
 from tests.server.conftest import serving
@@ -148,10 +149,10 @@ def test_a_model_that_cannot_be_opened_any_more_says_so(folder, gate, monkeypatc
         assert (again.status_code, again.json()["error"]) == (503, {"kind": "ModelFailed", "message": said})
 
 
-@pytest.mark.parametrize("change", ["weights", "another file", "setting", "library", "code", "half"])
+@pytest.mark.parametrize("change", ["weights", "another file", "setting", "library", "code", "threads", "half"])
 def test_whatever_could_change_a_number_ends_it(folder, monkeypatch, change):
     looked_at(folder)
-    path = seen._path(str(folder))
+    path = seen.CACHE.path(seen._name(str(folder)))
     if change == "weights":
         weights = folder / "model.safetensors"
         weights.write_bytes(weights.read_bytes())
@@ -160,9 +161,11 @@ def test_whatever_could_change_a_number_ends_it(folder, monkeypatch, change):
     elif change == "setting":
         monkeypatch.setenv("HEADWISE_ISA", "scalar")
     elif change == "library":
-        monkeypatch.setattr(seen, "_versions", lambda: {"torch": "0"})
+        monkeypatch.setattr(environment, "library_versions", lambda: {"torch": "0"})
     elif change == "code":
-        monkeypatch.setattr(seen, "_code", lambda: "other")
+        monkeypatch.setattr(environment, "package_code", lambda: "other")
+    elif change == "threads":
+        monkeypatch.setenv("OMP_NUM_THREADS", "77")
     else:
         path.write_text(path.read_text()[:-100])
     assert seen.find(str(folder)) is None
@@ -186,7 +189,7 @@ def test_a_disk_that_cannot_be_written_keeps_nothing(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(seen, "write_whole", full)
+    monkeypatch.setattr("headwise.storage.cache.write_atomically", full)
     seen.keep(str(folder), origin, found)
     assert seen.find(str(folder)) is None
 

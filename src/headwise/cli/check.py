@@ -9,7 +9,7 @@ import typer
 
 from headwise.cli.command import Command, Json
 from headwise.errors import ArgumentError
-from headwise.storage.atomic_write import write_whole
+from headwise.storage.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from headwise.conformance.report.report import Report
@@ -104,7 +104,7 @@ def _write(path: Path | None, made: Callable[[], str]) -> None:
     if path is None:
         return
     try:
-        write_whole(path, made())
+        write_atomically(path, made())
     except OSError as error:
         raise ArgumentError(f"file must be one that can be written, got {str(path)!r} ({error.strerror}). Choose another path.") from None
 

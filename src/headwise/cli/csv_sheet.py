@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise.errors import ArgumentError
-from headwise.storage.atomic_write import write_whole
+from headwise.storage.atomic_write import write_atomically
 
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the numbers to this file, comma-separated.")]
 
@@ -37,6 +37,6 @@ def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[
     writer.writerow(header)
     writer.writerows(rows)
     try:
-        write_whole(path, text.getvalue())
+        write_atomically(path, text.getvalue())
     except OSError as error:
         raise ArgumentError(f"csv must name a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None

@@ -122,7 +122,7 @@ def _machine() -> Iterator[Finding]:
 
 def _cache() -> Finding:
     """A file is really written there."""
-    from headwise.storage.cache_folder import cache_folder
+    from headwise.storage.cache import cache_folder
 
     folder = cache_folder()
     try:

@@ -1,13 +1,12 @@
 """The cards that can be shown without measuring: cached ones, and those of experiments that don't involve the model."""
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headwise.errors import HeadwiseError
 from headwise.experiments.card import Card
 from headwise.experiments.claim import Claim
-from headwise.experiments.investigate import ClaimResult, all_claims, result_cache_for
-from headwise.experiments.result_cache import ResultCache
+from headwise.experiments.investigate import ClaimResult, all_claims
+from headwise.experiments.result_cache import ResultCache, key_of_study
 from headwise.experiments.study import Study
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ class AvailableResults:
     """What `hw.investigate` can return for a model without measuring, for its default texts and settings.
 
     Args:
-        model: its weights are read once, to find the cards measured on them.
+        model: its weights are read each time, to find the cards measured on them.
     """
 
     def __init__(self, model: "Model") -> None:
@@ -26,11 +25,13 @@ class AvailableResults:
 
     def results(self) -> list[tuple[str, ClaimResult | None]]:
         """Every claim's name and result in order; None for a claim that has not been measured yet."""
-        return [(name, self._one(name)) for name in all_claims()]
+        cache = self._result_cache()
+        return [(name, self._one(name, cache)) for name in all_claims()]
 
-    def _one(self, name: str) -> ClaimResult | None:
+    def _one(self, name: str, cache: ResultCache | None) -> ClaimResult | None:
         claim = all_claims()[name]
-        found = self._cached(name) if claim.about_model else self._trained(claim)
+        cached = None if cache is None else cache.read(name)
+        found = cached if claim.about_model else self._trained(claim)
         return None if found is None else ClaimResult(name, claim, *found, self.study.model.name)
 
     def _trained(self, claim: Claim) -> tuple[Card, float] | None:
@@ -40,13 +41,9 @@ class AvailableResults:
         except OSError:
             return None
 
-    def _cached(self, name: str) -> tuple[Card, float] | None:
-        return None if self._cache is None else self._cache.read(name)
-
-    @cached_property
-    def _cache(self) -> ResultCache | None:
-        """None if nothing can have been measured: the model has no tokenizer, or the default texts are not installed."""
+    def _result_cache(self) -> ResultCache | None:
+        """For the model as it is now; None if nothing can have been measured: it has no tokenizer, or the default texts are not installed."""
         try:
-            return result_cache_for(self.study)
+            return ResultCache(key_of_study(self.study))
         except HeadwiseError:
             return None

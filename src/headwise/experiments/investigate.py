@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headwise.catalog import entries
 from headwise.deprecation import renamed_parameters
-from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.errors import ArgumentError, ArgumentTypeError, FingerprintError, ModelError
 from headwise.experiments.annotation_files import annotation_files
 from headwise.experiments.card import Card
 from headwise.experiments.card_json import card_to_json
 from headwise.experiments.claim import Claim
 from headwise.experiments.claims import ORDER
 from headwise.experiments.language_check import check_language
-from headwise.experiments.result_cache import ResultCache, code_fingerprint, file_fingerprints, model_fingerprint
+from headwise.experiments.result_cache import ResultCache, key_of_study
 from headwise.experiments.study import LENGTH, LIMIT, Study
 from headwise.progress import ProgressCallback, no_progress
 
@@ -99,8 +99,8 @@ def investigate(
     """Test published claims about attention heads on a model.
 
     Each claim has an experiment whose numbers decide by a rule written down beforehand: the claim is kept (supported), corrected (partly supported), cut
-    (refuted) or inconclusive. Intervals are 95 % bootstrap intervals over texts. A card measured earlier by the same code on the same weights, texts and
-    settings is read from the cache.
+    (refuted) or inconclusive. Intervals are 95 % bootstrap intervals over texts. A card measured earlier is read from the cache if nothing that it
+    depends on has changed since: weights, tokenizer, texts, annotations, settings, code, library versions, number of threads.
 
     Args:
         model: as `open_model` returns it.
@@ -138,7 +138,7 @@ def investigate(
     study = Study(model, texts, annotations=annotations, seed=seed, length=length, limit=limit)
     if any(claim.about_model for claim in wanted.values()):
         check_language(study.texts, annotations)
-    results = result_cache_for(study, annotations.files) if cache else None
+    results = _result_cache(study) if cache else None
     return ClaimResults(_tested(study, wanted, results, progress))
 
 
@@ -194,9 +194,9 @@ def _overall(progress: ProgressCallback, name: str, place: int, count: int) -> P
     return report
 
 
-def result_cache_for(study: Study, files: Sequence[Path] = ()) -> ResultCache:
-    """The cache of cards measured on these weights, texts, annotation files and settings."""
-    model = study.model
-    texts = study.texts if model.tokenizer is not None else []
-    about = {"model": model_fingerprint(model.hf, model.tokenizer), "code": code_fingerprint(), "texts": texts, "files": file_fingerprints(files)}
-    return ResultCache({**about, "length": study.length, "seed": study.seed})
+def _result_cache(study: Study) -> ResultCache | None:
+    """The cache of cards measured on this study; None if the content of its model cannot be determined: then each claim is measured anew."""
+    try:
+        return ResultCache(key_of_study(study))
+    except FingerprintError:
+        return None

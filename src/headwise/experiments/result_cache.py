@@ -1,87 +1,70 @@
-"""Cards that were made before: in the cache folder, by the weights, the texts, the settings and the code that made them."""
+"""Cards that were made before: of the same weights, texts and settings, by the same code and libraries, with the same arithmetic."""
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
-from headwise.axes import Tensor
-from headwise.errors import ModelError
+from headwise.experiments.annotation_files import AnnotationFiles
 from headwise.experiments.card import Card
 from headwise.experiments.card_json import card_from_json, card_to_json
-from headwise.storage.atomic_write import write_whole
-from headwise.storage.cache_folder import cache_folder
+from headwise.storage.cache import DIGITS, Cache
+from headwise.storage.environment import arithmetic, environment
+from headwise.storage.fingerprint import Key, fingerprint, fingerprint_file, key_of
 
-ROOMS = ("attention", "storage", "models", "interventions", "analysis", "experiments")  # whose code a card depends on
+if TYPE_CHECKING:
+    from headwise.experiments.study import Study
+
+CACHE = Cache("claims", format=2)
 
 
+@dataclass(frozen=True)
 class ResultCache:
     """The cards of one model, texts and settings.
 
-    Args:
-        about: prints of everything that they depend on, but for the claim.
+    Attributes:
+        key: of all that they depend on, but for the claim; `key_of_study` makes it.
     """
 
-    def __init__(self, about: Mapping[str, Any]) -> None:
-        self.about = dict(about)
+    key: Key
 
-    def read(self, name: str) -> tuple[Card, float] | None:
-        """A claim's card and how many seconds it took; None where it was not made, or the file is broken."""
+    def read(self, claim: str) -> tuple[Card, float] | None:
+        """A claim's card and how many seconds it took; None where it was not made, or the file is damaged."""
+        found = CACHE.read(self._name(claim), self.key)
         try:
-            found = json.loads(self._path(name).read_text(encoding="utf-8"))
-            return card_from_json(found["card"]), float(found["seconds"])
-        except (OSError, ValueError, KeyError, TypeError):
+            return None if found is None else (card_from_json(found["card"]), float(found["seconds"]))
+        except (ValueError, KeyError, TypeError):
             return None
 
-    def write(self, name: str, card: Card, seconds: float) -> None:
-        """Keep a card: whole, or not at all.
+    def write(self, claim: str, card: Card, seconds: float) -> None:
+        """Store a card: whole, or not at all.
 
         Raises:
             ModelError: the cache cannot be written.
         """
-        path = self._path(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps({"card": card_to_json(card), "seconds": seconds}))
-        except OSError as error:
-            raise ModelError(f"the cache must be writable, got {error.strerror} for {str(path)!r}. Set HEADWISE_CACHE to another folder.") from None
+        CACHE.write(self._name(claim), self.key, {"card": card_to_json(card), "seconds": seconds})
 
-    def _path(self, name: str) -> Path:
-        key = hashlib.sha256(json.dumps({**self.about, "claim": name}, sort_keys=True).encode()).hexdigest()[:32]
-        return cache_folder() / "claims" / f"{name}-{key}.json"
+    def _name(self, claim: str) -> str:
+        return f"{claim}-{fingerprint(self.key)[:DIGITS]}"
 
 
-def model_fingerprint(model: nn.Module, tokenizer: Any) -> str:
-    """A print of every weight, the configuration and the tokenizer."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, x in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items():
-        digest.update(f"{name}{list(x.shape)}{x.dtype}".encode())
-        digest.update(_bytes(x))
-    config = getattr(model, "config", None)
-    digest.update(repr(type(model)).encode() + (config.to_json_string() if hasattr(config, "to_json_string") else repr(config)).encode())
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    digest.update((backend.to_str() if backend is not None else repr(tokenizer)).encode())
-    return digest.hexdigest()
+def key_of_study(study: "Study") -> Key:
+    """All that the cards of a study depend on.
+
+    Raises:
+        FingerprintError: the content of the model cannot be determined.
+        HeadwiseError: its texts cannot be read, or none are installed.
+    """
+    model = study.model
+    texts = {"cut": study.texts, "whole": study.full_texts} if model.tokenizer is not None else {}
+    settings = {"length": study.length, "limit": study.limit, "seed": study.seed, "own texts": study.own_texts}
+    given = {"texts": texts, "annotations": _contents(study.annotations), "settings": settings}
+    return key_of(**environment(), **arithmetic(), model=model.hf, tokenizer=model.tokenizer, note=model.note, **given)
 
 
-def file_fingerprints(paths: Sequence[Path]) -> list[str]:
-    """A print of each file; its name where it cannot be read, which those who need it will say."""
-    return [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else str(path) for path in paths]
+def _contents(files: AnnotationFiles) -> dict[str, object]:
+    """Each file of annotations by what it is for; the name of one that cannot be read, which those who need it will report."""
+    return {name: [_content(path) for path in (paths if isinstance(paths, tuple) else (paths,))] for name, paths in vars(files).items() if paths is not None}
 
 
-@cache
-def code_fingerprint() -> str:
-    """A print of the code that makes cards: a claim that was mended is measured again."""
-    home, digest = Path(__file__).parent.parent, hashlib.blake2b(digest_size=16)
-    for path in sorted(path for room in ROOMS for path in (home / room).rglob("*") if path.suffix in (".py", ".json", ".cpp", ".h")):
-        digest.update(str(path.relative_to(home)).encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _bytes(x: Tensor) -> Any:
-    return x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+def _content(path: Path) -> str:
+    return fingerprint_file(path) if path.is_file() else str(path)

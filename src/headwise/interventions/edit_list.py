@@ -10,7 +10,7 @@ import headwise
 from headwise.catalog import entries
 from headwise.errors import ArgumentError, HeadwiseError
 from headwise.interventions.edit import Edit, Kind
-from headwise.storage.atomic_write import write_whole
+from headwise.storage.atomic_write import write_atomically
 
 RENAMED = {"blind": "mask_keys", "silence": "ablate", "temper": "temperature", "tie": "tie_heads"}  # kinds in files of earlier releases
 
@@ -44,7 +44,7 @@ def write_edits(edits: Sequence[Edit], path: str | Path, model: str = "") -> Non
     """
     told = json.dumps({"headwise": headwise.__version__, "model": model, "edits": plain(edits)}, indent=2) + "\n"
     try:
-        write_whole(Path(path), told)
+        write_atomically(Path(path), told)
     except OSError as error:
         raise ArgumentError(f"edits must go to a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,22 +14,19 @@ from transformers import PreTrainedModel
 
 import headwise
 from headwise.axes import Tensor
-from headwise.errors import CheckpointError, ModelError
+from headwise.errors import ArgumentError, CheckpointError, ModelError
+from headwise.interventions.checkpoint_contents import INDEX, SourceContents, is_read_by_name, replacing, sha256, source_contents
 from headwise.interventions.edit_list import plain
 from headwise.interventions.edited import Plan, planned
 from headwise.interventions.safetensors_shard import Shard, bytes_of, shard_of, write_shard
 from headwise.interventions.save_record import RECORD, Saved
 from headwise.interventions.tensor_names import check_memory, stored_names
-from headwise.models.loading.checkpoint_files import PICKLES
 from headwise.models.model_info import text_config
-from headwise.storage.atomic_folder import whole_folder
+from headwise.storage.atomic_folder import atomic_folder, check_replaceable
 from headwise.storage.source_files import Origin
 
 if TYPE_CHECKING:
     from headwise.interventions.edited import EditedModel
-
-OTHER_WEIGHTS = (*PICKLES, "*.gguf", "*.onnx", "*.onnx_data", "*.tflite", "*.ot", "*.mlmodel")
-INDEX = "*.safetensors.index.json"
 
 Hashes = dict[str, tuple[str, str]]
 
@@ -37,11 +35,14 @@ def save(edited: "EditedModel", folder: Path, overwrite: bool = False) -> Saved:
     """Write the edited model to a folder.
 
     Files, shards and the order of tensors are the source's; a tensor that no edit touches keeps its bytes. Tokenizer,
-    configuration and the rest are copied; weights in other formats are left out. `headwise.json` says what was done, by which
-    version, and has the SHA-256 of every tensor and file before and after. The folder is there whole or not at all.
+    configuration and the rest are copied; weights in other formats are left out, and so are whole folders inside that hold weights, unless
+    they are listed as parts of the model. `headwise.json` says what was done, by which version, has the SHA-256 of every tensor and file before
+    and after, and names what was left out. The folder is there whole or not at all.
 
     Args:
-        overwrite: exchange the checkpoint that is there; without it the folder must be new or empty.
+        overwrite: replace the checkpoint that is there; without it the folder must be new or empty. What transformers reads by its name is replaced,
+            and what headwise itself wrote; every other file there stays as it is. Where that is not possible nothing is written: a file of somebody
+            else that has the name of a new one, or one that would be read together with the new ones (weights, a tokenizer).
 
     Raises:
         ModelError: an edit that can only be made as the model runs; no room on the disk.
@@ -56,23 +57,35 @@ def save(edited: "EditedModel", folder: Path, overwrite: bool = False) -> Saved:
     if origin is None:
         return _save_loaded(edited, plan, folder, overwrite)
     _check_unchanged(origin)
-    shards = [shard_of(origin.folder / name) for name in sorted(origin.files) if name.endswith(".safetensors") and "/" not in name]
+    folder, rules, contents = _place(folder, overwrite), replacing() if overwrite else None, source_contents(origin)
+    check_replaceable(folder, rules, {RECORD: origin.folder / RECORD, **{name: origin.folder / name for name in (*contents.shards, *contents.copied)}})
+    shards = [shard_of(origin.folder / name) for name in contents.shards]
     names = stored_names(hf, plan.parameters, shards)
     check_memory(hf, shards)
     replaced = _replaced(plan, names, shards)
-    copied = [name for name in origin.files if not name.endswith(".safetensors") and not _left_out(name) and name != RECORD]
-    size = sum(origin.files[name][0] for name in [*copied, *(shard.path.name for shard in shards)])
-    with whole_folder(folder, overwrite, size) as part:
+    size = sum(origin.files[name][0] for name in (*contents.copied, *contents.shards))
+    with atomic_folder(folder, rules, size) as part:
         hashes = _write_shards(shards, replaced, part)
-        for name in copied:
+        for name in contents.copied:
             _copy(origin.folder / name, part / name)
         if plan.shrinking is not None:
             _shrink(part, hf, plan)
         _read_back(part, replaced)
         _check_unchanged(origin)
-        record = _record(edited, hashes, origin, part)
-        _write(part / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    return _saved(folder, hashes, record, tuple(name for name in origin.files if _left_out(name)))
+        record = _record(edited, hashes, part, folder, contents)
+    return _saved(folder, hashes, record)
+
+
+def _place(folder: Path, overwrite: bool) -> Path:
+    """Where the checkpoint goes.
+
+    Raises:
+        ArgumentError: what is overwritten is no checkpoint.
+    """
+    place = folder.expanduser().resolve()
+    if overwrite and place.is_dir() and any(place.iterdir()) and not (place / "config.json").is_file():
+        raise ArgumentError(f"what is overwritten must be a checkpoint, got {str(place)!r} without config.json. Choose another folder.")
+    return place
 
 
 def _in_weights(edited: "EditedModel") -> Plan:
@@ -150,18 +163,28 @@ def _read_back(part: Path, replaced: Mapping[str, Tensor]) -> None:
                     raise ModelError(f"what is saved must read as it was written, got other numbers for {name}. Nothing was changed; is the disk sound?")
 
 
-def _record(edited: "EditedModel", hashes: Hashes, origin: Origin | None, part: Path) -> dict[str, Any]:
-    """What was done, by which version, on which files."""
+def _record(edited: "EditedModel", hashes: Hashes, part: Path, place: Path, contents: SourceContents | None) -> dict[str, Any]:
+    """Write what was done, by which version, on which files.
+
+    `written` names the files that are ours: not those of the same content that somebody else had put there, which stay theirs.
+    """
+    origin, rules = edited.base.origin, replacing()
+    names = sorted(path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file())
+    written = [name for name in names if is_read_by_name(name) or not os.path.lexists(place / name) or rules.ours(place, name)]
     earlier = origin.folder / RECORD if origin is not None else None
-    return {
+    record = {
         "headwise": headwise.__version__,
         "source": edited.base.name,
         "edits": plain(edited.edits),
         "tensors": {name: {"sha256": after} if before == after else {"sha256": after, "was": before} for name, (before, after) in hashes.items()},
-        "files": {str(path.relative_to(part)): _sha256(path) for path in sorted(part.rglob("*")) if path.is_file()},
-        "source_files": {} if origin is None else {name: _sha256(origin.folder / name) for name in origin.files if "/" not in name and not _left_out(name)},
+        "files": {name: sha256(part / name) for name in names},
+        "written": written,
+        "source_files": {} if contents is None else {name: sha256(origin.folder / name) for name in (*contents.shards, *contents.copied) if "/" not in name},
+        "left_out": {} if contents is None else dict(contents.left_out),
         **({"earlier": json.loads(earlier.read_text(encoding="utf-8"))} if earlier is not None and earlier.is_file() else {}),
     }
+    _write(part / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    return record
 
 
 def _save_loaded(edited: "EditedModel", plan: Plan, folder: Path, overwrite: bool) -> Saved:
@@ -170,7 +193,8 @@ def _save_loaded(edited: "EditedModel", plan: Plan, folder: Path, overwrite: boo
 
     hf: Any = built(edited.head_map, plan)
     size = sum(x.numel() * x.element_size() for x in hf.parameters())
-    with whole_folder(folder, overwrite, size) as part:
+    folder = _place(folder, overwrite)
+    with atomic_folder(folder, replacing() if overwrite else None, size) as part:
         hf.save_pretrained(part)
         if edited.tokenizer is not None:
             edited.tokenizer.save_pretrained(part)
@@ -181,23 +205,15 @@ def _save_loaded(edited: "EditedModel", plan: Plan, folder: Path, overwrite: boo
                 for name in file.keys():  # noqa: SIM118 - not a dictionary
                     after = hashlib.sha256(bytes_of(file.get_tensor(name))).hexdigest()
                     hashes[name] = (hashlib.sha256(bytes_of(before[name])).hexdigest() if name in before else "", after)
-        record = _record(edited, hashes, None, part)
-        _write(part / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    return _saved(folder, hashes, record, ())
+        record = _record(edited, hashes, part, folder, None)
+    return _saved(folder, hashes, record)
 
 
-def _saved(folder: Path, hashes: Hashes, record: Mapping[str, Any], left_out: tuple[str, ...]) -> Saved:
+def _saved(folder: Path, hashes: Hashes, record: Mapping[str, Any]) -> Saved:
     changed = tuple(name for name, (before, after) in hashes.items() if before != after)
-    return Saved(folder, changed, tuple(name for name in hashes if name not in changed), left_out, record)
-
-
-def _left_out(name: str) -> bool:
-    return any(Path(name).match(pattern) for pattern in OTHER_WEIGHTS)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    others = tuple(name for name in names if name not in record["files"] and name != RECORD)
+    return Saved(folder, changed, tuple(name for name in hashes if name not in changed), tuple(record["left_out"]), record, others)
 
 
 def _write(path: Path, text: str) -> None:

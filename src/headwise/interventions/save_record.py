@@ -15,8 +15,9 @@ class Saved:
     Attributes:
         changed: the tensors that differ from the source's.
         kept: those whose bytes are the source's.
-        left_out: files of the source that were not copied: weights in other formats, which hold what was edited.
+        left_out: files of the source, and folders ending in "/", that were not copied, such as weights in other formats; `record["left_out"]` says why.
         record: what headwise.json says.
+        others: files at the place, written by somebody else, that an overwriting save left as they are.
     """
 
     folder: Path
@@ -24,6 +25,7 @@ class Saved:
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
     record: Mapping[str, Any]
+    others: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Saved({str(self.folder)!r}: {len(self.changed)} tensors changed, {len(self.kept)} kept)"

@@ -13,7 +13,7 @@ from headwise.errors import ArgumentError, MissingPackage
 from headwise.render.colours import LIGHT, colour, ink
 from headwise.render.head_table import HeadTable, number
 from headwise.render.terminal import visible
-from headwise.storage.atomic_write import write_whole
+from headwise.storage.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,7 +106,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     with _any_script():
         figure.savefig(drawn, format="png", dpi=200, facecolor=PAPER, bbox_inches="tight", pad_inches=0.25)
     try:
-        write_whole(path, drawn.getvalue())
+        write_atomically(path, drawn.getvalue())
     except OSError as error:
         raise ArgumentError(f"png must name a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None
 

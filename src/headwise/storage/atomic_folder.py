@@ -1,118 +1,295 @@
-"""A folder written whole or not at all: beside its place, onto the disk, then moved there in one step."""
+"""A folder written whole or not at all, in which nothing that somebody else put there is ever lost.
+
+    1  the new folder is written beside its place and onto the disk
+    2  what is in the old one, and is not what the new one replaces, is linked into the new one: the very same files, not copies
+    3  the two folders change places in one step
+    4  of the old folder, which now stands beside, those names are taken away that were replaced or linked; anything else stays
+
+`kill -9` before 3 leaves the old state, after it the new one. Files of others are in place at every moment.
+"""
 
 import ctypes
 import errno
+import filecmp
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+
+from safetensors import SafetensorError
 
 from headwise.errors import ArgumentError, ModelError
+from headwise.storage.staging import attempts, is_own, staged, sync
 
 HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 FULL = (errno.ENOSPC, errno.EDQUOT)
+NAMED = 3  # files that an error lists
+ASIDE = "-old"
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """What of a folder may be replaced; names are paths inside it, with "/".
+
+    Attributes:
+        ours: given a folder and a name, whether this program wrote that file and nobody has changed it since: it may be replaced, and goes with the old.
+        part: whether a file of this name is part of what is replaced, whoever wrote it: it may be replaced by a new one of the same name.
+        misread: whether a file of this name, left beside the new ones, would be taken for one of them: then nothing is written.
+        in_one_step: refuse where the file system cannot exchange two folders at once; else they are renamed one after the other there.
+    """
+
+    ours: Callable[[Path, str], bool]
+    part: Callable[[str], bool]
+    misread: Callable[[str], bool]
+    in_one_step: bool = True
 
 
 @contextmanager
-def whole_folder(folder: Path, overwrite: bool, size: int) -> Iterator[Path]:
+def atomic_folder(folder: Path, replacing: Replacing | None = None, size: int = 0) -> Iterator[Path]:
     """An empty folder to fill; it takes its place when all is written and on the disk.
 
-    Whatever happens before that (an error, a full disk, kill -9) leaves the place as it was. A killed attempt leaves a folder
-    `.NAME.part-…` beside it, which the next one clears away.
-
     Args:
-        overwrite: exchange a checkpoint that is there for the new one.
+        folder: where it goes; links to a folder are followed.
+        replacing: what may be replaced there; None: the place must be free or an empty folder.
         size: bytes that will be written, about.
 
     Raises:
-        ArgumentError: there is something at that place, and overwriting is not asked for or is no checkpoint.
-        ModelError: the disk is full, or the place cannot be written.
+        ArgumentError: the place holds a file, or a folder with files that would have to be deleted; it names them.
+        ModelError: the disk is full, or the place cannot be written. Nothing was changed.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> place = Path(mkdtemp()) / "model"
+        >>> with atomic_folder(place) as part:
+        ...     _ = (part / "config.json").write_text("{}")
+        >>> [path.name for path in place.parent.iterdir()], [path.name for path in place.iterdir()]
+        (['model'], ['config.json'])
     """
     folder = folder.expanduser().resolve()
-    _check_place(folder, overwrite)
+    check_replaceable(folder, replacing)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _clear(folder)
-        free = shutil.disk_usage(folder.parent).free
-        if size > free:
+        _clear_replaced(folder, replacing)
+        if size > shutil.disk_usage(folder.parent).free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        part = Path(mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
-    except OSError as error:
-        raise _refused(folder, size, error) from None
-    held = _hold(part)
-    try:
-        yield part
-        part.chmod(0o755)
-        _onto_disk(part)
-        if folder.exists() and any(folder.iterdir()):
-            _exchange(part, folder)
-        else:
-            part.rename(folder)
-        _onto_disk(folder.parent, deep=False)
-    except OSError as error:
-        raise _refused(folder, size, error) from None
-    finally:
-        os.close(held)
-        shutil.rmtree(part, ignore_errors=True)  # what is left of a failed attempt, or the old folder after the exchange
+        with staged(folder, folder=True) as part:
+            yield part
+            sync(part)
+            if replacing is None or not folder.exists() or not any(folder.iterdir()):
+                part.rename(folder)
+            else:
+                _replace(part, folder, replacing)
+            sync(folder.parent, deep=False)
+    except (OSError, SafetensorError) as error:  # safetensors has an error of its own for a full disk
+        raise _explained(folder, size, error) from None
 
 
-def _check_place(folder: Path, overwrite: bool) -> None:
+def check_replaceable(folder: Path, replacing: Replacing | None, new: Mapping[str, Path] | None = None) -> None:
+    """Whether a folder can be written to this place without the loss of anybody's file.
+
+    Args:
+        new: the files that will be written, by relative path, each with a file of the same content where there is one: known before the work begins.
+
+    Raises:
+        ArgumentError: it cannot; the message names the files.
+    """
     if folder.is_file():
-        raise ArgumentError(f"a model must be saved to a folder, got the file {str(folder)!r}. Choose another name.")
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return
-    if not overwrite:
+        raise ArgumentError(f"a folder is needed to save to, and {str(folder)!r} is a file. Choose another name.")
+    if replacing is None and folder.is_dir() and any(folder.iterdir()):
         raise ArgumentError(f"the folder to save to must be new or empty, got {str(folder)!r}. Choose another, or say overwrite=True.")
-    if not (folder / "config.json").is_file():
-        raise ArgumentError(f"what is overwritten must be a checkpoint, got {str(folder)!r} without config.json. Choose another folder.")
+    if new is not None and replacing is not None:
+        _check_conflicts(folder, _plan(folder, new, replacing))
 
 
-def _refused(folder: Path, size: int, error: OSError) -> ModelError:
-    if error.errno in FULL:
-        return ModelError(f"the disk must have room for {size / 1e6:.0f} MB, got a full one at {str(folder.parent)!r}. Nothing was changed; make room.")
-    return ModelError(f"the folder to save to must be writable, got {error.strerror or error} for {str(folder)!r}. Nothing was changed; choose another.")
+@dataclass(frozen=True)
+class _Plan:
+    """What becomes of each file of the old folder: replaced or removed, linked into the new one, or in the way of the save."""
+
+    gone: Mapping[str, os.stat_result]
+    stays: Mapping[str, os.stat_result]
+    replaced: tuple[str, ...]
+    misread: tuple[str, ...]
 
 
-def _clear(folder: Path) -> None:
-    """Take away what killed attempts left; one that is still at work holds its lock."""
-    for left in folder.parent.glob(f".{folder.name}.part-*"):
-        try:
-            os.close(_hold(left))
-        except BlockingIOError:
-            continue
-        shutil.rmtree(left, ignore_errors=True)
+def _plan(old: Path, new: Mapping[str, Path], replacing: Replacing) -> _Plan:
+    gone: dict[str, os.stat_result] = {}
+    stays: dict[str, os.stat_result] = {}
+    replaced, misread = [], []
+    folders = {parent.as_posix() for name in new for parent in Path(name).parents}
+    for name, state in _files(old).items():
+        if name in new and (replacing.part(name) or not _same(old / name, new[name])):
+            gone[name] = state
+            if not (replacing.part(name) or replacing.ours(old, name)):
+                replaced.append(name)
+        elif name not in new and replacing.ours(old, name):
+            gone[name] = state
+        else:
+            stays[name] = state
+            if name in folders or any(parent.as_posix() in new for parent in Path(name).parents):
+                replaced.append(name)
+            elif name not in new and replacing.misread(name):
+                misread.append(name)
+    return _Plan(gone, stays, tuple(replaced), tuple(misread))
 
 
-def _hold(part: Path) -> int:
-    """A lock on the folder, gone when this process is."""
-    import fcntl
+def _check_conflicts(folder: Path, plan: _Plan) -> None:
+    if plan.replaced:
+        raise ArgumentError(
+            f"saving to {str(folder)!r} would replace {_listed(plan.replaced)}, which headwise did not write. Move that away, or choose another folder."
+        )
+    if plan.misread:
+        raise ArgumentError(
+            f"{str(folder)!r} holds {_listed(plan.misread)}, which headwise did not write and which would be read together with what is saved. "
+            "Move that away, or choose another folder."
+        )
 
-    held = os.open(part, os.O_RDONLY)
+
+def _replace(part: Path, folder: Path, replacing: Replacing) -> None:
+    plan = _plan(folder, {name: part / name for name in _files(part)}, replacing)
+    _check_conflicts(folder, plan)
+    one_step = _can_exchange(part) if not replacing.in_one_step else _check_exchange(part)
+    _link(folder, part, plan)
+    if _identities(_files(folder)) != _identities({**plan.gone, **plan.stays}):
+        raise OSError(errno.EBUSY, "somebody wrote to this folder meanwhile")
+    old = _exchanged(part, folder, one_step)
+    sync(folder.parent, deep=False)
+    left = _dispose(old, lambda name, state: _is(plan.gone.get(name), state) or _is(plan.stays.get(name), state))
+    if left:
+        warnings.warn(f"{_listed(left)} came into {str(folder)!r} during the save, and now stands in {str(old)!r}.", stacklevel=4)
+
+
+def _link(old: Path, new: Path, plan: _Plan) -> None:
+    """Put the files that stay into the new folder too, and their folders, as they are; empty folders as well."""
+    needed = {parent.as_posix() for name in plan.stays for parent in Path(name).parents}
+    for base, _, _ in os.walk(old):
+        name = Path(base).relative_to(old).as_posix()
+        if name in needed or not _files(Path(base)):
+            (new / name).mkdir(parents=True, exist_ok=True)
+    for name in plan.stays:
+        if os.path.lexists(new / name):
+            (new / name).unlink()  # the same content: the old file stays, with its date
+        os.link(old / name, new / name, follow_symlinks=False)
+    for base, _, _ in os.walk(new, topdown=False):
+        source, target = old / Path(base).relative_to(new), Path(base)
+        if source.is_dir():
+            shutil.copystat(source, target)
+            with suppress(PermissionError):  # only root can give a folder to its owner
+                os.chown(target, source.stat().st_uid, source.stat().st_gid)
+        sync(target, deep=False)
+
+
+def _check_exchange(part: Path) -> bool:
+    """Try an exchange on two empty folders, before anything is touched.
+
+    Raises:
+        OSError: this file system has none.
+    """
+    one, other = part / ".one", part / ".other"
+    one.mkdir()
+    other.mkdir()
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(held)
+        _exchange(one, other)
+    finally:
+        one.rmdir()
+        other.rmdir()
+    return True
+
+
+def _can_exchange(part: Path) -> bool:
+    try:
+        return _check_exchange(part)
+    except OSError:
+        return False
+
+
+def _exchanged(new: Path, old: Path, in_one_step: bool) -> Path:
+    """Let two folders change places; where the old one is then."""
+    if in_one_step:
+        _exchange(new, old)
+        return new
+    aside = new.with_name(f"{new.name}{ASIDE}")
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except OSError:
+        aside.rename(old)
         raise
-    return held
-
-
-def _onto_disk(folder: Path, deep: bool = True) -> None:
-    """Wait until files and folders are on the disk, innermost first."""
-    for path in [*(sorted(folder.rglob("*"), reverse=True) if deep else ()), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    return aside
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Let two folders change places, in one step: there is no moment at which neither is there."""
+    """Let two folders change places in one step: there is no moment at which neither is there."""
     if sys.platform != "linux":
         raise OSError(errno.ENOTSUP, "this system cannot exchange two folders in one step")
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2") or libc.renameat2(HERE, os.fsencode(new), HERE, os.fsencode(old), EXCHANGE):
         raise OSError(ctypes.get_errno() or errno.ENOTSUP, "this file system cannot exchange two folders in one step")
+
+
+def _clear_replaced(folder: Path, replacing: Replacing | None) -> None:
+    """Take away old folders that a save left which was killed after the exchange, where all in them is in the new one too or was replaced by it."""
+    for old in attempts(folder):
+        if is_own(old) or old.is_symlink() or not old.is_dir():
+            continue
+        if not folder.exists() and old.name.endswith(ASIDE):
+            old.rename(folder)  # killed between the two renames
+        elif replacing is not None and folder.is_dir():
+            now = _files(folder)
+            if all(_is(now.get(name), state) or replacing.ours(old, name) or (name in now and replacing.part(name)) for name, state in _files(old).items()):
+                _dispose(old, lambda name, state: True)
+
+
+def _dispose(folder: Path, may_go: Callable[[str, os.stat_result], bool]) -> list[str]:
+    """Remove those files of a folder, and what folders are empty then; the files that are left."""
+    for name, state in _files(folder).items():
+        if may_go(name, state):
+            (folder / name).unlink(missing_ok=True)
+    for base, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):  # it is not empty
+            Path(base).rmdir()
+    return sorted(_files(folder))
+
+
+def _files(folder: Path) -> dict[str, os.stat_result]:
+    """Everything in a folder and its subfolders that is no folder, by relative path; links to folders are not followed."""
+    found = {}
+    for base, folders, files in os.walk(folder, onerror=_raise):
+        for name in [*files, *(name for name in folders if Path(base, name).is_symlink())]:
+            path = Path(base, name)
+            found[path.relative_to(folder).as_posix()] = path.lstat()
+    return found
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _same(one: Path, other: Path) -> bool:
+    plain = one.is_file() and other.is_file() and not one.is_symlink() and not other.is_symlink()
+    return plain and (one.samefile(other) or filecmp.cmp(one, other, shallow=False))
+
+
+def _is(known: os.stat_result | None, state: os.stat_result) -> bool:
+    return known is not None and (known.st_dev, known.st_ino) == (state.st_dev, state.st_ino)
+
+
+def _identities(files: Mapping[str, os.stat_result]) -> dict[str, tuple[int, ...]]:
+    """What changes when a file is written to or replaced; a new link to it changes only its ctime."""
+    return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in files.items()}
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+def _explained(folder: Path, size: int, error: OSError | SafetensorError) -> ModelError:
+    if isinstance(error, OSError) and error.errno in FULL:
+        room = f"room for {size / 1e6:.0f} MB" if size else "room"
+        return ModelError(f"the disk must have {room}, got a full one at {str(folder.parent)!r}. Nothing was changed; make room.")
+    reason = getattr(error, "strerror", None) or error
+    return ModelError(f"the folder to save to must be writable, got {reason} for {str(folder)!r}. Nothing was changed; choose another.")

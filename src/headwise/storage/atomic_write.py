@@ -1,13 +1,14 @@
-"""Files that are there whole, or not at all."""
+"""Files that are written whole, or not at all."""
 
 from pathlib import Path
-from secrets import token_hex
+
+from headwise.storage.staging import staged, sync
 
 
-def write_whole(path: Path, data: str | bytes) -> None:
-    """Write a file: beside its place, then renamed into it, so that a full disk or a broken process leaves what was there before.
+def write_atomically(path: Path, data: str | bytes) -> None:
+    """Write a file beside its place, wait until it is on the disk, and rename it: a full disk or a killed process leaves what was there before.
 
-    What is no ordinary file, such as `/dev/stdout`, is written as it is.
+    A link stays a link, and a file keeps its permissions. What is no ordinary file, such as `/dev/stdout`, is written to directly.
 
     Args:
         data: text is written as UTF-8.
@@ -17,20 +18,19 @@ def write_whole(path: Path, data: str | bytes) -> None:
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> path = Path(mkdtemp()) / "told.txt"
-        >>> write_whole(path, "whole")
+        >>> path = Path(mkdtemp()) / "results.txt"
+        >>> write_atomically(path, "all of it")
         >>> path.read_text(), [file.name for file in path.parent.iterdir()]
-        ('whole', ['told.txt'])
+        ('all of it', ['results.txt'])
     """
-    given = data.encode() if isinstance(data, str) else data
+    content = data.encode() if isinstance(data, str) else data
     if path.exists() and not path.is_file():
-        path.write_bytes(given)
+        path.write_bytes(content)
         return
-    place = path.resolve()  # a link stays a link
-    part = place.with_name(f".{token_hex(6)}.part")
-    try:
-        part.write_bytes(given)
+    place = path.resolve()
+    with staged(place, folder=False) as part:
+        if place.exists():
+            part.chmod(place.stat().st_mode)
+        part.write_bytes(content)
+        sync(part)
         part.replace(place)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise

@@ -1,6 +1,7 @@
 """`hw.rank`: how much rests on each head."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ import torch
 from headwise.analysis.ablation.eval_text import blank, check_texts, loss_name
 from headwise.analysis.ablation.exact_ablation import ABLATIONS
 from headwise.analysis.ablation.patching import Metric
-from headwise.analysis.ablation.progress_file import ProgressFile, about
 from headwise.analysis.ablation.work_units import Plan, Result, Unit, Worker
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Float, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.models.runs.places import Place
+from headwise.storage.environment import arithmetic, environment
+from headwise.storage.fingerprint import Key, key_of
+from headwise.storage.progress_file import ProgressFile
 
 if TYPE_CHECKING:
     import xarray
@@ -57,7 +60,8 @@ def rank(
         metric: for "patch": a function of the model's outputs (a dict of tensors) to a number a batch row. The logit of clean's answer less that of
             corrupt's when absent.
         part: which attention of the model, where it has several.
-        state: a file that remembers what is done, so that work that was stopped goes on.
+        state: a file that records what is done, so that stopped work can be resumed. It is refused when anything that the numbers depend on has
+            changed since: model, texts, any argument, versions, number of threads.
         ray: address of a Ray cluster over which the work is spread; "local" starts one.
         seed: of what is drawn at random.
         tell: told of the progress.
@@ -68,7 +72,8 @@ def rank(
         unchanged model, `texts` and `tokens` how much was read.
 
     Raises:
-        ArgumentError: no such method, ablation, loss or part; texts that do not fit; a state of other work.
+        ArgumentError: no such method, ablation, loss or part; texts that do not fit; a state file of other work.
+        FingerprintError: with a state file, a metric or model whose content cannot be determined.
         WritesRefused: what a head writes cannot be told apart in this model.
 
     Example:
@@ -83,16 +88,25 @@ def rank(
     plan = Plan(method, _ablation(ablation, found), _loss(model, loss, method), metric, part, seed)
     worker = Worker(model, found, plan)
     places, units = worker.places(), worker.units()
-    ledger = None if state is None else ProgressFile(Path(state), about(model.hf, found, plan))
-    done = {} if ledger is None else {unit: result for unit, result in ledger.done.items() if unit in set(units)}
+    progress_file = ProgressFile(None if state is None else Path(state), {} if state is None else _key(model, found, plan, ray), "ranking")
+    done = {unit: Result(**progress_file.done[_name(unit)]) for unit in units if _name(unit) in progress_file.done}
     numbers = count(len(done) + 1)
     tell(len(done), len(units))
     for unit, result in _work(worker, model, [unit for unit in units if unit not in done], ray):
         done[unit] = result
-        if ledger is not None:
-            ledger.write(unit, result)
+        progress_file.add(_name(unit), asdict(result))
         tell(next(numbers), len(units))
     return _dataset(model, places, plan, done, len(found))
+
+
+def _key(model: "Model", texts: Sequence[Any], plan: Plan, ray: str | None) -> Key:
+    """All that a ranking depends on. Workers of a cluster have one thread each."""
+    numerics = arithmetic() if ray is None else {**arithmetic(), "threads": "1"}
+    return key_of(**environment(), **numerics, model=model.hf, tokenizer=model.tokenizer, texts=texts, **vars(plan))
+
+
+def _name(unit: Unit) -> str:
+    return f"text {unit[0]}, layer {unit[1]}"
 
 
 def _work(worker: Worker, model: "Model", units: Sequence[Unit], ray: str | None) -> Iterator[tuple[Unit, Result]]:

@@ -4,7 +4,6 @@ Width, layers, parameters, text, batches and steps are the same for all; only th
 start from the same numbers and see the same batches.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,8 +19,10 @@ from headwise.axes import Bool, Int, Tensor
 from headwise.experiments import bible_text
 from headwise.experiments.trained.character_text import Letters, letters
 from headwise.experiments.trained.train import fit
-from headwise.experiments.trained.training_log import State
 from headwise.models.model import Model
+from headwise.storage.environment import arithmetic, environment
+from headwise.storage.fingerprint import key_of
+from headwise.storage.progress_file import ProgressFile
 
 COMMAND = "python -m headwise.experiments.trained more_heads"
 HELD, REMOVED = 512, 16  # windows of held-out text: for the loss, and for the loss with heads removed
@@ -65,7 +66,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, text: str
     settings = settings or Settings()
     text = bible_text.whole_text() if text is None else text
     data = letters(text)
-    known = State(state, {**asdict(settings), "text": hash_of(text)})
+    known = ProgressFile(state, key_of(**environment(), **arithmetic(), sweep="more_heads", settings=settings, text=text), "training")
     wanted = [(heads, seed) for seed in settings.seeds for heads in settings.heads]
     total = len(wanted) * settings.steps
     for place, (heads, seed) in enumerate(wanted):
@@ -175,8 +176,3 @@ def _loss(model: GPT2LMHeadModel, batch: Int[Tensor, "B T"]) -> Tensor:
     """Mean over all letters but the first."""
     logits = model(input_ids=batch[:, :-1]).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-
-
-def hash_of(text: str) -> str:
-    """A print of the text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,7 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from headwise.axes import Float, Int, Tensor
 from headwise.experiments.trained.train import fit
-from headwise.experiments.trained.training_log import State
+from headwise.storage.environment import arithmetic, environment
+from headwise.storage.fingerprint import key_of
+from headwise.storage.progress_file import ProgressFile
 
 COMMAND = "python -m headwise.experiments.trained repeats"
 KINDS = ("drawn", "fixed")
@@ -157,7 +159,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tel
         weight a `fixed_way` back. `chance`: the loss of guessing.
     """
     settings = settings or Settings()
-    known = State(state, asdict(settings))
+    known = ProgressFile(state, key_of(**environment(), **arithmetic(), sweep="repeats", settings=settings), "training")
     wanted = [(kind, seed) for seed in settings.seeds for kind in KINDS]
     total = len(wanted) * settings.steps
     for place, (kind, seed) in enumerate(wanted):

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headwise.storage.atomic_write import write_whole
+from headwise.storage.atomic_write import write_atomically
 
 HOME = Path(__file__).parent
 
@@ -29,7 +29,7 @@ def read(name: str) -> dict[str, Any]:
 def write(path: Path, found: dict[str, Any]) -> None:
     """Write results: a line an entry of its lists, so that two versions can be compared."""
     parts = [f"  {json.dumps(key)}: {_value(value)}" for key, value in found.items()]
-    write_whole(path, "{\n" + ",\n".join(parts) + "\n}\n")
+    write_atomically(path, "{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def _value(value: Any) -> str:

@@ -15,7 +15,9 @@ from torch import nn
 from headwise.attention.module import MultiHeadAttention
 from headwise.axes import Float, Int, Tensor
 from headwise.experiments.trained.train import fit
-from headwise.experiments.trained.training_log import State
+from headwise.storage.environment import arithmetic, environment
+from headwise.storage.fingerprint import key_of
+from headwise.storage.progress_file import ProgressFile
 
 COMMAND = "python -m headwise.experiments.trained two_patterns"
 TESTED = 4096  # texts
@@ -144,7 +146,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tel
         `models`: for each number of heads and seed the share of right answers and where heads look; `chance`: of answers of each kind.
     """
     settings = settings or Settings()
-    known = State(state, asdict(settings))
+    known = ProgressFile(state, key_of(**environment(), **arithmetic(), sweep="two_patterns", settings=settings), "training")
     wanted = [(heads, seed) for seed in settings.seeds for heads in settings.heads]
     total = len(wanted) * settings.steps
     for place, (heads, seed) in enumerate(wanted):

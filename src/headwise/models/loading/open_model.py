@@ -1,6 +1,5 @@
 """`open_model`: from a directory, a hub id, a demo's name or a loaded model to one whose heads can be read."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ from transformers.utils import logging
 
 from headwise.errors import ArgumentError, ArgumentTypeError, CheckpointError
 from headwise.models.loading.checkpoint_files import check_files, check_fit, check_numbers
+from headwise.models.loading.conversion import converted
 from headwise.models.loading.demo import demo
 from headwise.models.model import Model
-from headwise.storage.cache_folder import made_once
 from headwise.storage.source_files import origin_of
 
 FAILURES = (
@@ -28,6 +27,7 @@ FAILURES = (
 )
 QUIET_BYTES = 1 << 30  # smaller weights load too fast for a progress bar
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "tekken.json")
+BESIDE = ("*.json", "*.txt", "*.model", "*.jinja")  # files beside a GGUF that its tokenizer may be read from
 
 
 def open_model(
@@ -103,16 +103,15 @@ def _existing(source: str | Path) -> str:
 
 
 def _from_gguf(path: Path) -> Path:
-    """The directory that a Llama stored as GGUF comes to, made once for each file.
+    """The directory that a Llama stored as GGUF is converted to, made once for each content of the file.
 
     Raises:
         MissingPackage: the package that reads it is not installed.
     """
     from headwise.models.loading import gguf
 
-    told = path.stat()
-    mark = hashlib.sha256(f"{path.resolve()} {told.st_size} {told.st_mtime_ns}".encode()).hexdigest()[:16]
-    return made_once(f"gguf-{path.stem}-{mark}", lambda folder: gguf.convert(path, folder))
+    beside = {other.name: other for kind in BESIDE for other in sorted(path.parent.glob(kind))}
+    return converted(f"{path.stem}-float32", {"": path, **beside}, gguf.__name__, lambda folder: gguf.convert(path, folder))
 
 
 def _load(where: str, dtype: Any, trust_remote_code: bool) -> PreTrainedModel:

@@ -1,15 +1,15 @@
 """A run on disk: a directory with `run.json`, `numbers.safetensors`, and one file for each attention call.
 
-Written beside its place and moved there when complete, so that no half of a run is ever found. Masks that are code are
-saved as what they come to: the first and last key of each row, and a tensor only where rows do not see intervals.
+Written beside its place and moved there when complete, so that no half of a run is ever found; `run.json` has a fingerprint
+of every other file. Masks that are code are saved as what they evaluate to: the first and last key of each row, and a tensor
+only where rows do not see intervals.
 """
 
 import json
-import shutil
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 from safetensors import SafetensorError
@@ -26,13 +26,16 @@ from headwise.models.runs.places import Place
 from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.runs.statistics_collector import CallStatistics
 from headwise.models.verification.proof import Proof
+from headwise.storage.atomic_folder import Replacing, atomic_folder
+from headwise.storage.fingerprint import fingerprint_file
 from headwise.verdict import Verdict, Verdicts
 
 FORMAT = 1
+NUMBERS = "numbers.safetensors"
 
 
 def save_run(run: Run, path: Path) -> None:
-    """Write a run to a new directory, or in place of an older run.
+    """Write a run to a new directory, or in place of an older run; files of somebody else beside an older run stay as they are.
 
     Raises:
         ArgumentError: there is something else at that path.
@@ -40,20 +43,27 @@ def save_run(run: Run, path: Path) -> None:
     """
     if path.exists() and not (path / "run.json").is_file():
         raise ArgumentError(f"path must be new or hold an older run, got {str(path)!r}, which holds something else. Choose another.")
+    if not path.parent.is_dir():
+        raise ModelError(f"path must be in a directory that exists, got {str(path)!r}. Create that first, or choose another.")
+    with atomic_folder(path, Replacing(_is_ours, _is_of_run, _never, in_one_step=False)) as part:
+        _write(run, part)
+
+
+def _is_ours(folder: Path, name: str) -> bool:
+    """Whether a file is listed by the run of its folder, and is as it was written; a run of an earlier version lists none."""
     try:
-        beside = Path(mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-        older = beside.with_name(f"{beside.name}.older")  # not with_suffix: of ".v1.0-x" it would make the name of something else
-        try:
-            _write(run, beside)
-            if path.exists():
-                path.rename(older)
-            beside.chmod(0o755)
-            beside.rename(path)
-        finally:
-            for left in (beside, older):
-                shutil.rmtree(left, ignore_errors=True)
-    except (OSError, SafetensorError) as error:  # safetensors says a full disk in its own words
-        raise ModelError(f"path must be writable, got {getattr(error, 'strerror', None) or error} for {str(path)!r}. Choose another.") from None
+        return json.loads((folder / "run.json").read_text(encoding="utf-8"))["files"].get(name) == fingerprint_file(folder / name)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _is_of_run(name: str) -> bool:
+    return re.fullmatch(r"run\.json|numbers\.safetensors|call-\d{5}\.safetensors", name) is not None
+
+
+def _never(name: str) -> bool:
+    """No file that lies beside a run is taken for part of it: only those that it lists are read."""
+    return False
 
 
 def load_run(path: str | Path) -> Run:
@@ -67,7 +77,8 @@ def load_run(path: str | Path) -> Run:
         told = json.loads((path / "run.json").read_text(encoding="utf-8"))
         if told["format"] != FORMAT:
             raise CheckpointError(f"a run must be of format {FORMAT}, got {told['format']} in {str(path)!r}. Save it again with this version.")
-        return SavedRun(path, told, load_file(path / "numbers.safetensors"))
+        _check_content(path, told, NUMBERS)
+        return SavedRun(path, told, load_file(path / NUMBERS))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"path must be a directory that run.save wrote, got {str(path)!r} ({type(error).__name__}). Save the run again.") from None
 
@@ -104,6 +115,7 @@ class SavedRun(Run):
     def _each(self, indices: Sequence[int], use: Callable[[int, StoredCall], None]) -> None:
         for index in indices:
             try:
+                _check_content(self._path, self._told, _file(index))
                 call = _kept(load_file(self._path / _file(index)), self._told["calls"][str(index)], self._metadata.numbers[index])
             except (OSError, SafetensorError, KeyError) as error:
                 raise CheckpointError(f"{_file(index)} must be whole, got {type(error).__name__} in {str(self._path)!r}. Save the run again.") from None
@@ -123,6 +135,18 @@ class IntervalMask(LazyMask):
         return self.visible
 
 
+def _check_content(folder: Path, told: dict[str, Any], name: str) -> None:
+    """Whether a file is the one that was saved with this run: not damaged since, nor of another run that was saved in its place.
+
+    Raises:
+        CheckpointError: it is not.
+        OSError: it cannot be read.
+    """
+    known = told.get("files", {}).get(name)  # a run of an earlier version has none
+    if known is not None and fingerprint_file(folder / name) != known:
+        raise CheckpointError(f"{name} must be as it was saved, got other content in {str(folder)!r}. Save the run again.")
+
+
 def _write(run: Run, folder: Path) -> None:
     metadata = run._metadata
     numbers: dict[str, Tensor] = {}
@@ -138,7 +162,7 @@ def _write(run: Run, folder: Path) -> None:
         save_file(_contiguous(_tensors(call)), folder / _file(index))
 
     run._each([place.index for place in metadata.places], put)
-    save_file(_contiguous(numbers), folder / "numbers.safetensors")
+    save_file(_contiguous(numbers), folder / NUMBERS)
     told = {
         "format": FORMAT,
         "places": [asdict(place) for place in metadata.places],
@@ -150,6 +174,7 @@ def _write(run: Run, folder: Path) -> None:
         "refusals": refusals,
         "proof": [[verdict.to_json() for verdict in each.values()] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
     }
+    told["files"] = {path.name: fingerprint_file(path) for path in sorted(folder.iterdir())}
     (folder / "run.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
 
 

@@ -55,7 +55,8 @@ def edit_lines(edited: "EditedModel", report: "Report", found: "Effect", saved: 
         yield Text.assemble((f"{sign} ", style), str(one).partition(": ")[2])
     if saved is not None:
         yield Text.assemble("\nsaved to ", (str(saved.folder), "bold"), f": {len(saved.changed)} tensors changed, {len(saved.kept)} byte for byte as they were")
-        yield from (Text(f"left out: {name}, weights in another format", "yellow") for name in saved.left_out)
+        yield from (Text(f"left out: {name}, {saved.record['left_out'][name]}", "yellow") for name in saved.left_out)
+        yield from (Text(f"still there: {name}, which headwise did not write", "yellow") for name in saved.others)
 
 
 def edit_data(edited: "EditedModel", report: "Report", found: "Effect", saved: "Saved | None") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from headwise.server.embedded.in_process import Inside, Reply
 from headwise.server.payloads.array_pack import pack, unpack
 from headwise.server.state.app_state import Settings
 from headwise.server.state.run_cache import Held
-from headwise.storage.atomic_write import write_whole
+from headwise.storage.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
@@ -88,7 +88,7 @@ def page(address: str, responses: Responses) -> str:
 
 def write(path: Path, words: str) -> None:
     try:
-        write_whole(path, words)
+        write_atomically(path, words)
     except OSError as error:
         raise ModelError(f"file must be one that can be written, got {str(path)!r} ({error.strerror}). Choose another path.") from None
 

@@ -5,24 +5,22 @@ could change a number; when the model is open it reads the text again, and numbe
 """
 
 import base64
-import hashlib
 import json
-import os
-import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headwise.errors import ModelError
 from headwise.server.payloads.array_pack import pack, unpack
 from headwise.server.responses import plain
-from headwise.storage.atomic_write import write_whole
-from headwise.storage.cache_folder import cache_folder
-from headwise.storage.file_stamps import stamps
+from headwise.storage.cache import DIGITS, Cache
+from headwise.storage.environment import environment, likely_threads
+from headwise.storage.file_stamps import Stamp, stamps
+from headwise.storage.fingerprint import Key, fingerprint, key_of
 
 if TYPE_CHECKING:
     from headwise.storage.source_files import Origin
@@ -31,6 +29,7 @@ Arrays = Mapping[str, np.ndarray]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # a pass on other threads adds up in another order
 CODE = 1  # steps of 8 bits: where a weight lies between two codes
 LARGEST = 4 << 20  # bytes of a view that is kept
+CACHE = Cache("first-views", format=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +63,21 @@ class Seen:
 
 def find(source: str) -> Seen | None:
     """What was seen of the model of this name, unless its files, our code, a library or a setting has changed since."""
-    path = _path(source)
+    stored = CACHE.entry(_name(source))
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["of"] != json.loads(json.dumps(_of(Path(told["of"]["folder"]), None))):
+        if stored is None or stored.key != _key(Path(stored.value["folder"]), None):
             return None
+        told = stored.value
         arrays = {name: unpack(base64.b64decode(data))["arrays"] for name, data in told["arrays"].items()}
         return Seen(told["model"], told["text"], told["facts"], told["part"], arrays, base64.b64decode(told["thumbnails"]))
-    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is not whole: it is made again
+    except (OSError, ValueError, KeyError, TypeError):  # it is made again
         return None
 
 
 def keep(source: str, origin: "Origin", seen: Seen) -> None:
     """Keep a view for the next start; a disk that is full or cannot be written keeps none."""
     told = {
-        "of": _of(origin.folder, origin.files),
+        "folder": str(origin.folder),
         "model": plain(seen.model),
         "text": seen.text,
         "facts": plain(seen.facts),
@@ -86,48 +85,28 @@ def keep(source: str, origin: "Origin", seen: Seen) -> None:
         "arrays": {name: base64.b64encode(pack(arrays, {})).decode() for name, arrays in seen.arrays.items()},
         "thumbnails": base64.b64encode(seen.thumbnails).decode(),
     }
-    words = json.dumps(told)
-    path = _path(source)
-    if len(words) > LARGEST:
+    if len(json.dumps(told)) > LARGEST:
         return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, words)
-    except OSError:
-        return
+    with suppress(ModelError):
+        CACHE.write(_name(source), _key(origin.folder, origin.files), told)
 
 
 def forget(source: str) -> None:
-    _path(source).unlink(missing_ok=True)
+    CACHE.forget(_name(source))
 
 
-def _path(source: str) -> Path:
-    return cache_folder() / "seen" / f"{hashlib.sha256(source.encode()).hexdigest()[:24]}.json"
+def _name(source: str) -> str:
+    return fingerprint(source)[:DIGITS]
 
 
-def _of(folder: Path, files: Any) -> dict[str, Any]:
-    """All that numbers hang on: the checkpoint's files, our code, the libraries, the settings."""
-    settings = {name: value for name, value in os.environ.items() if name.startswith("HEADWISE_") and name != "HEADWISE_CACHE"}
-    return {"folder": str(folder), "files": files if files is not None else stamps(folder), "code": _code(), "with": _versions(), "settings": settings}
+def _key(folder: Path, files: "Mapping[str, Stamp] | None") -> Key:
+    """All that the numbers depend on, known before torch is imported.
 
-
-@cache
-def _code() -> str:
-    """A print of our files as they are on disk."""
-    home = Path(__file__).parents[2]
-    found = {name: stamp[:2] for name, stamp in stamps(home).items() if name.endswith((".py", ".so")) and "node_modules" not in name}
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def _versions() -> dict[str, str]:
-    found = {"python": sys.version}
-    for name in ("torch", "transformers", "tokenizers", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "none"
-    return found
+    Files count by size, dates and inode, not by content: to read the weights of a large model would take longer than what the view saves. Nothing can set
+    the date of the last change back; and when the model is open, its own numbers are compared.
+    """
+    now = stamps(folder) if files is None else files
+    return key_of(**environment(), threads=likely_threads(), folder=str(folder), files={name: tuple(stamp) for name, stamp in now.items()})
 
 
 def _same(kept: np.ndarray, now: np.ndarray) -> bool:

@@ -1,0 +1,1 @@
+"""What is written to disk, and how what is stored is keyed."""
