@@ -17,8 +17,8 @@ from headwise.models.capture.forward_pass import ForwardPass, discover_layout, e
 from headwise.models.capture.layout_discovery import name_list
 from headwise.models.capture.recorder import CaptureSpec, LayoutChanged
 from headwise.models.generation.decode_merge import CannotMerge
-from headwise.models.generation.generation_request import cache_disagreement, check_generates, full_inputs, generate_unmodified, plan_generation
-from headwise.models.generation.greedy_generation import DecodeSteps, GenerationPass, GenerationPlan
+from headwise.models.generation.generation_request import cache_disagreement, check_generates, full_inputs, plan_generation
+from headwise.models.generation.greedy_generation import DecodeSteps, GenerationPass, GenerationPlan, generate_unmodified
 from headwise.models.inputs.encoding import ModelInputs, encode
 from headwise.models.layout import Layout
 from headwise.models.run import Run
@@ -114,9 +114,9 @@ class Model:
         plan, config = plan_generation(self.hf, inputs.kwargs, max_new_tokens)
         steps = DecodeSteps(self.hf)
         try:
-            ids = explain_errors(self.hf, lambda: steps.run(plan, config))
+            ids = explain_errors(self.hf, lambda: steps.run(plan, config), lambda: generate_unmodified(self.hf, plan, config))
         except CannotMerge as why:
-            return self._in_one(inputs, plan, explain_errors(self.hf, lambda: generate_unmodified(self.hf, plan, config)), names, budget, str(why))
+            return self._in_one(inputs, plan, explain_errors(self.hf, lambda: generate_unmodified(self.hf, plan, config), None), names, budget, str(why))
         kwargs, real = full_inputs(self.hf, inputs.kwargs, plan, ids)
         collector = StatisticsCollector(ActivationStore(budget))
         plan = replace(plan, forced=ids, stop=ids.shape[1])

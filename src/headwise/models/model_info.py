@@ -8,11 +8,6 @@ from torch import nn
 from transformers import PreTrainedModel
 
 
-def implementation_of(model: nn.Module) -> str:
-    """The attention implementation that it was loaded with; "its own" of a module that is none of transformers."""
-    return (model.config._attn_implementation or "eager") if isinstance(model, PreTrainedModel) else "its own"
-
-
 def text_config(model: nn.Module) -> Any:
     """The configuration of what reads text, or None."""
     if not isinstance(model, PreTrainedModel):

@@ -21,8 +21,8 @@ from headwise.analysis.ablation.partial_forward import merge_calls, unembedding_
 from headwise.axes import Float, Tensor
 from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng
 from headwise.models.hooks.shallow_clone import shallow_clone
+from headwise.models.implementation import implementation_of
 from headwise.models.layout import split_by_call
-from headwise.models.model_info import implementation_of
 
 
 def effects(passage: EvalText) -> list[Float[Tensor, " H"]]:
@@ -69,7 +69,7 @@ class _Gated:
 
     def run(self) -> dict[str, Tensor]:
         with restored_rng(self.session.rng_state), torch.inference_mode(False), torch.enable_grad():
-            outputs = explain_errors(self.session.hf, lambda: self.twin(**self.session.inputs))
+            outputs = explain_errors(self.session.hf, lambda: self.twin(**self.session.inputs), self.session.run_unmodified)
         named = outputs if hasattr(outputs, "items") else dict.fromkeys(output_tensors(outputs), outputs)
         return {name: x for name, x in named.items() if isinstance(x, Tensor)}
 

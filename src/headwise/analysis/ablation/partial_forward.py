@@ -28,7 +28,7 @@ from headwise.attention.attend import compute
 from headwise.axes import Bool, Float, Output, Tensor
 from headwise.errors import HeadwiseError, ModelError
 from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
-from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng, unmasked_is_causal
+from headwise.models.capture.forward_pass import ForwardPass, explain_errors, output_tensors, restored_rng, run_unmodified
 from headwise.models.capture.hf_attention import IMPLEMENTATION, recording, register
 from headwise.models.capture.recorder import LayoutChanged
 from headwise.models.capture.torch_mha import instrument_mha
@@ -66,9 +66,9 @@ class PartialForward:
         instrument_mha(self.twin)
         detach_parameters(self.twin)
         self.names = {id(module): name for name, module in self.twin.named_modules()}
-        self.unmasked_is_causal = unmasked_is_causal(session.hf)
         self.model_kwargs = frozenset(session.inputs)
         self.split_mask = MaskSplitter()
+        self.causal_masks_left_out, self.has_sdpa = False, False
         self.head = unembedding_of(self.twin)
         self.cache = ActivationCache()
         self._recording, self._times, self._start = True, 1, (0, 0)
@@ -135,7 +135,7 @@ class PartialForward:
         self._reset()
         given = self.session.inputs if self._times == 1 else repeat_batch(dict(self.session.inputs), self.batch, self._times)
         with restored_rng(self.session.rng_state), recording(self), torch.inference_mode(False), torch.no_grad():  # pyright: ignore[reportArgumentType]
-            return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given)))
+            return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given), lambda: run_unmodified(self.session.hf, given)))
 
     def _reset(self) -> None:
         self._calls, self._steps, self._uses = 0, 0, Counter[str]()

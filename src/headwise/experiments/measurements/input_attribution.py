@@ -23,13 +23,13 @@ from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Output, Tensor
 from headwise.errors import ModelError
 from headwise.models.capture.attention_request import AttentionRequest, MaskIntersection, MaskSplitter, TensorMask
-from headwise.models.capture.forward_pass import explain_errors, output_tensors, restored_rng, unmasked_is_causal
+from headwise.models.capture.forward_pass import explain_errors, output_tensors, restored_rng, run_unmodified
 from headwise.models.capture.hf_attention import IMPLEMENTATION, recording, register
 from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.capture.torch_mha import instrument_mha
 from headwise.models.hooks.shallow_clone import shallow_clone
+from headwise.models.implementation import implementation_of
 from headwise.models.layout import w_o_by_head
-from headwise.models.model_info import implementation_of
 
 if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import EvalText
@@ -120,8 +120,8 @@ class _Blind:
         self.names = {id(module): name for name, module in self.twin.named_modules()}
         self.seeing = {place.module for place in passage.places}
         self.length = passage.places[0].keys
-        self.unmasked_is_causal = unmasked_is_causal(self.session.hf)
         self.model_kwargs, self.split_mask = frozenset(self.session.inputs), MaskSplitter()
+        self.causal_masks_left_out, self.has_sdpa = False, False
         self.keys: Tensor | None = None
 
     @torch.no_grad()
@@ -130,7 +130,7 @@ class _Blind:
         self.keys = keys
         given = repeat_batch(dict(self.session.inputs), self.batch, 1 if keys is None else len(keys))
         with restored_rng(self.session.rng_state), recording(self), torch.inference_mode(False):  # pyright: ignore[reportArgumentType]
-            return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given)))
+            return output_tensors(explain_errors(self.session.hf, lambda: self.twin(**given), lambda: run_unmodified(self.session.hf, given)))
 
     # What the tap asks of a watch.
     def owns(self, module: nn.Module) -> bool:
@@ -166,7 +166,7 @@ def slopes(passage: "EvalText", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]
     model.get_input_embeddings().register_forward_hook(leaf)
     given = repeat_batch(dict(session.inputs), passage.forward.batch, len(rows))
     with restored_rng(session.rng_state), torch.inference_mode(False), torch.enable_grad():
-        outputs = explain_errors(session.hf, lambda: model(**given))
+        outputs = explain_errors(session.hf, lambda: model(**given), lambda: run_unmodified(session.hf, given))
         found = _output({name: x for name, x in outputs.items() if isinstance(x, Tensor)}, passage.places[0].keys)
         chosen = found[range(len(rows)), rows].float()
         score = chosen.log_softmax(-1).amax(-1) if GIVEN[0] in outputs else (chosen * nn.functional.normalize(chosen.detach(), dim=-1)).sum(-1)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from headwise.models.capture.hf_attention import HOOK_ATTRIBUTE, IMPLEMENTATION, CallHook, register
+from headwise.models.capture.hf_attention import HOOK_ATTRIBUTE, CallHook, register
+from headwise.models.implementation import substitute
 
 __all__ = ["CallHook", "hook_calls"]
 
@@ -20,6 +21,6 @@ def hook_calls(hf: nn.Module, hooks: Mapping[str, CallHook]) -> None:
     for module in hf.modules():
         config = getattr(module, "config", None)
         if config is not None and hasattr(config, "_attn_implementation_internal"):
-            config._attn_implementation_internal = IMPLEMENTATION
+            substitute(config)
     for name, hook in hooks.items():
         vars(hf.get_submodule(name))[HOOK_ATTRIBUTE] = hook

@@ -1,32 +1,39 @@
 """Our attention function and our mask function, registered once with transformers under the name `headwise`.
 
 A model set to that name computes with them. While a pass of ours runs in this thread and the calling module belongs to its
-twin, the pass is told of every call; otherwise the function only computes.
+clone, the pass records each call; otherwise the function only computes.
+
+Both follow the implementation that the model was loaded with: where its mask function would have left a mask out, so does ours, and
+a call without a mask is causal where that implementation takes it to be.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
 
 from headwise.attention.attend import compute
 from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter, parse_request
+from headwise.models.implementation import IMPLEMENTATION, loaded_implementation
 from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 if TYPE_CHECKING:
     from headwise.models.capture.recorder import Recorder
 
-IMPLEMENTATION = "headwise"
 HOOK_ATTRIBUTE = "_headwise_call"  # of an attention module: a clone of the module keeps it
+UNMASKED_IS_NOT_CAUSAL = ("eager", "flex_attention", "its own")  # implementations for which a call without a mask is never causal
+BY_DESCRIPTION = (IMPLEMENTATION, "flex_attention", "flash_attention_2", "flash_attention_3", "flash_attention_4")  # no mask tensor to leave out
+DIFFERS = "eager and sdpa differ on this input"
 
 CallHook = Callable[[AttentionRequest], AttentionRequest]
 
-_active: ContextVar["Recorder | None"] = ContextVar("headwise_watch", default=None)
+_active: ContextVar["Recorder | None"] = ContextVar("headwise_recorder", default=None)
 
 
 @cache
@@ -38,7 +45,7 @@ def register() -> None:
 
 @contextmanager
 def recording(recorder: "Recorder") -> Iterator[None]:
-    """Let this watch, in this thread alone, hear of the calls of its modules."""
+    """Let this recorder, in this thread alone, take over the calls of its modules."""
     token = _active.set(recorder)
     try:
         yield
@@ -61,6 +68,7 @@ def attention_forward(
     recorder = _active.get()
     if recorder is not None and not recorder.owns(module):
         recorder = None
+    loaded = _loaded(module)
     stated = parse_request(
         module,
         query,
@@ -70,11 +78,13 @@ def attention_forward(
         scaling=scaling,
         dropout=dropout,
         is_causal=is_causal,
-        unmasked_is_causal=recorder is None or recorder.unmasked_is_causal,
+        unmasked_is_causal=loaded not in UNMASKED_IS_NOT_CAUSAL,
         model_kwargs=frozenset() if recorder is None else recorder.model_kwargs,
         keywords=keywords,
         split_mask=MaskSplitter() if recorder is None else recorder.split_mask,
     )
+    note = None if recorder is None else _difference(recorder, module, loaded, attention_mask, is_causal, query.shape[2])
+    stated = stated if note is None else replace(stated, notes=(*stated.notes, note))
     hook: CallHook | None = vars(module).get(HOOK_ATTRIBUTE)
     request = stated if hook is None else hook(stated)
     z = compute(request.query, request.key, request.value, request.call).output if recorder is None else recorder.attend(module, request)
@@ -82,12 +92,58 @@ def attention_forward(
 
 
 def describe_mask(**stated: Any) -> Tensor | None:
-    """What transformers calls for each mask: a description, or None where eager attention would get none."""
-    if stated.get("allow_is_bidirectional_skip") and _hides_nothing(stated):
+    """What transformers calls for each mask: a description, or None where the model as it was loaded gets none."""
+    loaded = loaded_implementation(stated.get("config"))
+    function = eager_mask if loaded in BY_DESCRIPTION else ALL_MASK_ATTENTION_FUNCTIONS._global_mapping.get(loaded)
+    recorder = _active.get()
+    if function is None:
         return None
-    return MaskHandle(MaskDescription(**stated))
+    if _leaves_out(function, stated):
+        if recorder is not None and not _leaves_out(eager_mask, stated):
+            recorder.causal_masks_left_out = True
+        return None
+    description = MaskDescription(**stated)
+    description.left_out_by_sdpa = loaded == "eager" and _leaves_out(sdpa_mask, stated)
+    return MaskHandle(description)
 
 
-def _hides_nothing(stated: dict[str, Any]) -> bool:
-    """Whether transformers itself would leave this mask out; asked for one query, as its answer is about the keys."""
-    return eager_mask(**{**stated, "q_length": 1}) is None
+def _loaded(module: nn.Module) -> str:
+    """The implementation of the model that a module belongs to; "its own" for torch's attention."""
+    config = getattr(module, "config", None)
+    return "its own" if config is None else loaded_implementation(config)
+
+
+def _difference(recorder: "Recorder", module: nn.Module, loaded: str, mask: Tensor | None, is_causal: bool | None, queries: int) -> str | None:
+    """What to tell the reader where eager and sdpa compute different attention; None where they do not.
+
+    sdpa leaves out a causal mask and relies on the module to say that it is causal; eager always gets the mask, and never looks at the module.
+    """
+    if queries == 1 or loaded not in ("eager", "sdpa") or not recorder.has_sdpa:
+        return None
+    module_is_causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    if mask is None:
+        eager, sdpa = loaded == "sdpa" and recorder.causal_masks_left_out, module_is_causal
+    elif isinstance(mask, MaskHandle) and mask.rule.left_out_by_sdpa:
+        eager, sdpa = True, module_is_causal
+    else:
+        return None
+    if eager == sdpa:
+        return None
+    hides, does_not = ("eager", "sdpa") if eager else ("sdpa", "eager")
+    return f"{DIFFERS}: {hides} hides later keys, {does_not} does not; the model was loaded with {loaded}, and the run follows it"
+
+
+class _Evaluated(Exception):
+    """A mask function was asked for cells, so that the mask is not left out."""
+
+
+def _leaves_out(function: Callable[..., Any], stated: dict[str, Any]) -> bool:
+    """Whether transformers' function for these masks returns none. Seen without making one: before any cell it decides by padding and lengths."""
+
+    def cells(*_: Any) -> Tensor:
+        raise _Evaluated
+
+    try:
+        return function(**{**stated, "mask_function": cells, "use_vmap": False}) is None
+    except _Evaluated:
+        return False

@@ -19,6 +19,7 @@ from headwise.axes import Output as Said
 from headwise.axes import Tensor
 from headwise.errors import ModelError, UnseenAttention
 from headwise.models.capture.attention_request import AttentionRequest
+from headwise.models.capture.cache_snapshot import Snapshot, restore_snapshot, take_snapshot
 from headwise.models.capture.eager_capture import are_distributions, count_heads, request_from_fused, request_from_weights
 from headwise.models.capture.head_separability import mixing_reason, perturb_heads
 from headwise.models.capture.hf_attention import recording
@@ -38,6 +39,7 @@ class ModuleFrame:
 
     Attributes:
         start: how many uses of linear modules there had been when it began.
+        caches: the state, when it began, of the caches that it was given.
         found: what could be W_O of its calls, as far as the pass has come.
         exact_readers: linear modules that read exactly what its heads say.
     """
@@ -48,6 +50,7 @@ class ModuleFrame:
     kwargs: dict[str, Any]
     start: int
     calls: list["PendingCall"] = field(default_factory=list)
+    caches: Snapshot = field(default_factory=list)
     found: "ProjectionCandidate | None" = None
     exact_readers: list[str] = field(default_factory=list)
 
@@ -96,8 +99,8 @@ class Replay:
 class LayoutDiscovery(Recorder):
     """Runs the twin once with every module watched, and draws the layout."""
 
-    def __init__(self, clone: nn.Module, inputs: Mapping[str, Any], spec: CaptureSpec, unmasked_is_causal: bool, entry: str = "") -> None:
-        super().__init__(clone, Layout(()), inputs, spec, unmasked_is_causal, entry)
+    def __init__(self, clone: nn.Module, inputs: Mapping[str, Any], spec: CaptureSpec, entry: str = "") -> None:
+        super().__init__(clone, Layout(()), inputs, spec, entry)
         self.stack: list[ModuleFrame] = []
         self.waiting: list[ModuleFrame] = []  # returned, and W_O of their calls still to come
         self.sites: dict[int, AttentionSite] = {}
@@ -168,7 +171,7 @@ class LayoutDiscovery(Recorder):
     def _enter(self, name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self.replay is None:
-                self.stack.append(ModuleFrame(name, module, args, kwargs, len(self.linear_uses)))
+                self.stack.append(ModuleFrame(name, module, args, kwargs, len(self.linear_uses), caches=take_snapshot((*args, *kwargs.values()))))
                 self.ran[name] = type(module).__name__
 
         return hook
@@ -243,10 +246,13 @@ class LayoutDiscovery(Recorder):
         turns = use_counts(frame.module)
         since = self.linear_uses[frame.start :]
         set_use_counts({module: use - since.count(self.names[id(module)]) for module, use in turns.items()})
+        now = take_snapshot((*frame.args, *frame.kwargs.values()))
+        restore_snapshot(frame.caches)
         try:
             with torch.random.fork_rng(devices=()):  # what this draws, the rest of the pass must not miss
                 frame.module(*frame.args, **frame.kwargs)
         finally:
+            restore_snapshot(now)
             self.replay, self.busy = None, before
             set_use_counts(turns)
         if replay.read is None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
+from transformers import PreTrainedModel
 
 from headwise.attention.attend import compute
 from headwise.attention.call import Attended
@@ -70,16 +71,16 @@ class Recorder:
         twin: set to our implementation.
         layout: from the survey.
         inputs: keyword arguments of the model.
-        unmasked_is_causal: see `reading.read`.
         entry: the module that the pass is of; the whole twin when empty.
     """
 
-    def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any], spec: CaptureSpec, unmasked_is_causal: bool, entry: str = "") -> None:
+    def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any], spec: CaptureSpec, entry: str = "") -> None:
         self.entry = clone.get_submodule(entry)
         self.clone, self.layout, self.inputs, self.spec = clone, layout, inputs, spec
-        self.unmasked_is_causal = unmasked_is_causal
         self.model_kwargs = frozenset(inputs)
         self.split_mask = MaskSplitter()
+        self.causal_masks_left_out = False  # sdpa relies on the modules for them
+        self.has_sdpa = any(isinstance(module, PreTrainedModel) and module._supports_sdpa for module in clone.modules())
         self.names = {id(module): name for name, module in clone.named_modules()}
         self.count = 0
         self.uses: Counter[str] = Counter()

@@ -6,14 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import GenerationConfig
-from transformers.generation.utils import GenerationMixin
 
 from headwise.axes import Bool, Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.models.generation.greedy_generation import GenerationPlan
-from headwise.models.hooks.shallow_clone import shallow_clone
 from headwise.models.inputs.encoding import max_positions
-from headwise.models.model_info import implementation_of, is_encoder_decoder
+from headwise.models.model_info import is_encoder_decoder
 
 OWN_INPUTS = ("position_ids",)  # generation counts positions by itself, from the attention mask
 
@@ -76,15 +74,6 @@ def full_inputs(hf: Any, inputs: Mapping[str, Any], plan: GenerationPlan, ids: I
     if "position_ids" in inputs:
         found["position_ids"] = (found["attention_mask"].cumsum(-1) - 1).clamp(min=0)
     return found, real
-
-
-def generate_unmodified(hf: Any, plan: GenerationPlan, config: GenerationConfig) -> Int[Tensor, "B T"]:
-    """Text and new tokens, where the steps cannot be joined: from the model's own generation."""
-    other = shallow_clone(hf, implementation_of(hf))
-    other.generation_config = config
-    request = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start, "eos_token_id": list(plan.ends) or None})
-    with torch.inference_mode(False), torch.no_grad():
-        return GenerationMixin.generate(other, **plan.inputs, generation_config=request)  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
 
 
 def cache_disagreement(inputs: Mapping[str, Any], logits: Tensor | None, start: int) -> str | None:

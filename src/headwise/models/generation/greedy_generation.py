@@ -141,9 +141,18 @@ class GenerationPass(ForwardPass):
 
     def rerun(self, on_record: Callable[[AttentionRecord], None], calls: Collection[int] | None = None, statistics: tuple[str, ...] = ()) -> Any:
         steps = DecodeSteps(self.hf, dict(self.layouts))
-        explain_errors(self.hf, lambda: steps.run(self.plan, self.config))  # pyright: ignore[reportArgumentType]
+        explain_errors(self.hf, lambda: steps.run(self.plan, self.config), lambda: generate_unmodified(self.hf, self.plan, self.config))  # pyright: ignore[reportArgumentType]
         steps.emit(on_record, self.real, calls, statistics)  # pyright: ignore[reportArgumentType]
         return steps.outputs
+
+
+def generate_unmodified(hf: Any, plan: GenerationPlan, config: GenerationConfig) -> Int[Tensor, "B T"]:
+    """Text and new tokens from the model's own generation, without us."""
+    clone = shallow_clone(hf, None)
+    clone.generation_config = config
+    request = GenerationConfig(**{**config.to_diff_dict(), "max_new_tokens": plan.stop - plan.start, "eos_token_id": list(plan.ends) or None})
+    with torch.inference_mode(False), torch.no_grad():
+        return GenerationMixin.generate(clone, **plan.inputs, generation_config=request)  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
 
 
 def _with(attended: Any, statistics: Mapping[str, Tensor]) -> Any:

@@ -25,7 +25,10 @@ class MaskDescription(LazyMask):
     Attributes:
         offset: the key index at which the first query stands.
         padding: True where a key is real, [B, S]; None where all are.
+        left_out_by_sdpa: a causal mask of a model loaded with eager, which with sdpa would be left to the module's `is_causal`.
     """
+
+    left_out_by_sdpa = False
 
     def __init__(
         self,

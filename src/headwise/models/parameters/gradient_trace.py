@@ -47,8 +47,8 @@ class CapturedCall:
 class GradientTracer(Recorder):
     """Runs a twin once, with random numbers for what its Linears give, and catches the tensors of every call."""
 
-    def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any], unmasked_is_causal: bool) -> None:
-        super().__init__(clone, layout, inputs, CaptureSpec((), lambda record: None), unmasked_is_causal)
+    def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any]) -> None:
+        super().__init__(clone, layout, inputs, CaptureSpec((), lambda record: None))
         self.leaves: list[LeafTensor] = []
         self.captured: dict[int, CapturedCall] = {}
         self.generator = torch.Generator().manual_seed(0)

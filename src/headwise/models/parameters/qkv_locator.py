@@ -13,7 +13,7 @@ from torch import nn
 
 from headwise.axes import Tensor
 from headwise.errors import ModelError
-from headwise.models.capture.forward_pass import explain_errors, instrumented_clone, unmasked_is_causal
+from headwise.models.capture.forward_pass import explain_errors, instrumented_clone, run_unmodified
 from headwise.models.capture.hf_attention import register
 from headwise.models.capture.recorder import LayoutChanged
 from headwise.models.layout import Layout
@@ -74,10 +74,10 @@ def locate_qkv(hf: nn.Module, inputs: Mapping[str, Any], layout: Layout) -> dict
         ModelError: the model takes another way through its modules when their numbers are random.
     """
     register()
-    tracer = GradientTracer(instrumented_clone(hf), layout, inputs, unmasked_is_causal(hf))
+    tracer = GradientTracer(instrumented_clone(hf), layout, inputs)
     try:
         with torch.random.fork_rng(devices=()):
-            explain_errors(hf, tracer.run)
+            explain_errors(hf, tracer.run, lambda: run_unmodified(hf, inputs))
     except LayoutChanged:
         raise ModelError(
             f"{type(hf).__name__} must compute the same attention whatever its numbers are, got another way through it. Its projections cannot be told apart."

@@ -13,7 +13,8 @@ from headwise.axes import Tensor
 from headwise.errors import ModelError
 from headwise.models.capture.forward_pass import ForwardPass, output_tensors
 from headwise.models.capture.hf_attention import IMPLEMENTATION
-from headwise.models.model_info import implementation_of, text_config
+from headwise.models.implementation import implementation_of
+from headwise.models.model_info import text_config
 from headwise.verdict import Verdict, WorstCase
 
 TIMES = 4  # the model's own sdpa and eager differ by so much; we may differ by so many times that
