@@ -17,7 +17,7 @@ from headwise.render.results.claims_table import claims_page
 from headwise.render.results.kill_matrix_table import data_of_page, page
 
 HERE = Path(__file__).parent
-KILLS = HERE.parent / "src" / "headwise" / "server" / "kills.json"
+KILLS = HERE.parent / "src" / "headwise" / "server" / "kill_matrix.json"
 SENTENCE = "The cat sat on the mat because it was tired."
 
 

@@ -50,3 +50,28 @@ class MissingPackage(HeadwiseError, ImportError):
 
 class FingerprintError(HeadwiseError, TypeError):
     """A value whose content cannot be determined, so that nothing that depends on it may be cached or resumed."""
+
+
+class RequestError(HeadwiseError, RuntimeError):
+    """A request to the page's server that is not honoured.
+
+    Attributes:
+        status: the HTTP status of the answer.
+        kind: what the page reads to tell refusals apart, such as NotFound or RunGone.
+    """
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+class WorkerFailed(HeadwiseError, RuntimeError):
+    """A process that worked for the page's server reported an error, or ended without a result.
+
+    Attributes:
+        kind: the class of the error in that process.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwise.cli.app import main
-from headwise.server.serve import bound
+from headwise.server.serve import listening_socket
 
 
 def test_the_page_is_served_and_ends_with_ctrl_c(checkpoint, tmp_path):
@@ -47,7 +47,7 @@ def test_the_page_is_served_and_ends_with_ctrl_c(checkpoint, tmp_path):
     [
         (["--models", "/nowhere"], "models must be a folder, got '/nowhere'"),
         (["--port", "99999"], "Invalid value for '--port'"),
-        (["--host", "203.0.113.7"], "address must be one that can be listened at, got 203.0.113.7"),
+        (["--host", "203.0.113.7"], "Cannot listen at 203.0.113.7"),
     ],
 )
 def test_what_makes_no_sense_is_refused(capsys, words, message):
@@ -56,7 +56,7 @@ def test_what_makes_no_sense_is_refused(capsys, words, message):
 
 
 def test_a_port_that_is_taken_is_refused(capsys):
-    with bound("127.0.0.1", 0) as taken:
+    with listening_socket("127.0.0.1", 0) as taken:
         assert main(["serve", "--port", str(taken.getsockname()[1]), "--no-browser"]) == 2
     assert "Address already in use" in capsys.readouterr().err
 

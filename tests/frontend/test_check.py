@@ -91,7 +91,7 @@ def test_a_row_of_the_kill_matrix_tells_who_caught_it(page, tiny):
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.innerText") != "swap blocks"
     assert "row=" in page.evaluate("location.hash") and "swap_blocks" not in page.evaluate("location.hash")
-    answered = json.loads(page.evaluate("fetch('./api/kills').then(answer => answer.text())"))
+    answered = json.loads(page.evaluate("fetch('./api/kill-matrix').then(answer => answer.text())"))
     attacks = [row for row in answered["rows"] if row["named"]]
     assert page.locator(".figures b").first.inner_text() == f"{len(attacks)} of {len(attacks)}"
     assert page.locator(".kills tbody tr").count() == len(answered["rows"])

@@ -122,7 +122,7 @@ def test_marks_tell_the_residual_of_the_proof(page, tiny):
     assert len(verdicts) >= 6
     for verdict in verdicts:
         line = page.locator(f".proof [data-check={verdict['name']}]")
-        assert line.get_attribute("data-state") == verdict["state"] == "holds"
+        assert line.get_attribute("data-state") == verdict["state"] == "passes"
         if verdict["residual"]:
             assert line.locator(".mark").get_attribute("data-tip").split("residual ")[1].split(",")[0] == scientific(verdict["residual"])
             assert line.locator(".gauge .value").inner_text() == scientific(verdict["residual"])

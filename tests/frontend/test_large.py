@@ -38,7 +38,7 @@ def made_up(layers: int, heads: int, tokens: int) -> dict:
     run = {"id": "file", "model": "m", "text": "x", "milliseconds": 1, "notes": [], "parts": [part], "measures": measures, "output": {"kind": "none"}}
     model = {"id": "m", "name": "m", "state": "ready", "kind": "decoder", "layers": layers, "heads": heads, "key_heads": heads // 4, "head_width": 4}
     state = {"version": "0", "may_write": False, "limits": {}, "can": [], "models": [model], "texts": [{"id": "x", "title": "x", "text": "x"}], "compare": None}
-    verdict = {"name": "model", "move": None, "sentence": "made up", "state": "holds", "residual": 1e-7, "allowed": 1e-6, "place": ""}
+    verdict = {"name": "model", "move": None, "sentence": "made up", "state": "passes", "residual": 1e-7, "allowed": 1e-6, "place": ""}
     side = min(24, tokens)
     mass = draw.integers(0, 255, (layers, heads, side, side)).astype(np.uint8)
     found = {

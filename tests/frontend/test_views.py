@@ -1,4 +1,4 @@
-"""Every view in both themes, on a desk and on a phone: nothing wider than its window, nothing too small to read, nothing that axe-core minds."""
+"""Every view in both themes, on a desktop and on a phone: nothing wider than its window, nothing too small to read, nothing that axe-core minds."""
 
 import pytest
 

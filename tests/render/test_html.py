@@ -112,7 +112,7 @@ def test_the_five_moves_as_a_file(tmp_path):
 
 def test_a_run_without_its_model_has_no_page(tmp_path):
     run = hw.from_attentions([torch.softmax(torch.randn(1, 2, 4, 4), -1)])
-    with pytest.raises(hw.HeadwiseError, match="a run must have its model to be shown, got one without. Make it with model.run"):
+    with pytest.raises(hw.HeadwiseError, match="This run was loaded without its model"):
         run.save_html(tmp_path / "run.html")
 
 
@@ -122,6 +122,6 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path):
 
 
 def test_the_bundle_must_be_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("headwise.server.embedded.saved_page.static", lambda: tmp_path)
-    with pytest.raises(hw.HeadwiseError, match="the page's bundle must be there, got No such file or directory"):
+    monkeypatch.setattr("headwise.server.embedded.saved_page.frontend_folder", lambda: tmp_path)
+    with pytest.raises(hw.HeadwiseError, match="The page's bundle is missing: No such file or directory"):
         five_moves_html(tmp_path / "moves.html")

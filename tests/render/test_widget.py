@@ -88,11 +88,11 @@ def test_the_five_moves_need_no_model():
 
 
 def test_the_front_end_is_the_page_s_own(model):
-    from headwise.server.app import static
+    from headwise.server.app import frontend_folder
 
     widget = hw.five_moves_widget()
     try:
-        assert widget._esm == (static() / "bundle.js").read_text() or str(widget._esm) == (static() / "bundle.js").read_text()
+        assert widget._esm == (frontend_folder() / "bundle.js").read_text() or str(widget._esm) == (frontend_folder() / "bundle.js").read_text()
     finally:
         widget.close()
 
@@ -105,5 +105,5 @@ def test_without_anywidget_it_says_what_to_install(monkeypatch):
 
 def test_a_run_without_its_model_cannot_be_shown():
     run = hw.from_attentions([torch.softmax(torch.randn(1, 2, 4, 4), -1)])
-    with pytest.raises(hw.HeadwiseError, match="a run must have its model to be shown, got one without"):
+    with pytest.raises(hw.HeadwiseError, match="This run was loaded without its model"):
         run.show()

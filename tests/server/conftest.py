@@ -19,7 +19,7 @@ class Page:
     """What a tab can do: ask, with or without the token."""
 
     client: TestClient
-    desk: Any
+    state: Any
     session: str = ""
 
     def get(self, path: str) -> Any:
@@ -37,7 +37,7 @@ class Page:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def numbers(self, path: str) -> dict[str, Any]:
+    def arrays(self, path: str) -> dict[str, Any]:
         from headwise.server.payloads.array_pack import unpack
 
         answer = self.get(path)
@@ -85,12 +85,12 @@ class serving:
 
     def __init__(self, **settings: Any) -> None:
         from headwise.server.app import application
-        from headwise.server.state.app_state import Settings
+        from headwise.server.state.app_state import ServerSettings
 
-        guard, desk = application(Settings(token=TOKEN, **settings))
+        guard, state = application(ServerSettings(token=TOKEN, **settings))
         port = settings.get("port")
         self.client = TestClient(guard, base_url=f"http://127.0.0.1:{port}" if port else "http://127.0.0.1", raise_server_exceptions=False)
-        self.page = Page(self.client, desk)
+        self.page = Page(self.client, state)
 
     def __enter__(self) -> Page:
         self.client.__enter__()

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from headwise.server.state.edit_history import Edit, History
+from headwise.server.payloads.head_scale import HeadScale
+from headwise.server.state.edit_history import EditHistory
 
 
 def put(page, scale, layer=1, head=2, model="llama", part="self"):
@@ -41,12 +42,12 @@ def every(model, run, scale):
 
 def test_an_edit_does_what_scaling_its_block_of_w_o_does_and_undo_takes_it_back_exactly(page, opened):
     id = page.read()["id"]
-    run = page.desk.keep.runs[id].run
+    run = page.state.runs.runs[id].run
     loaded = effect(page, id)
     assert loaded["kl"] == 0 and all(one["probability"] == one["as_loaded"] for one in loaded["top"]) and loaded["others_unchanged"]
-    told = put(page, 0.0)
-    assert told["edits"] == [{"part": "self", "layer": 1, "head": 2, "scale": 0.0}] and (told["undo"], told["redo"]) == (1, 0)
-    assert told["tensors"] == ["model.layers.1.self_attn.o_proj.weight"] and told["of_tensors"] == len(opened["llama"].hf.state_dict())
+    data = put(page, 0.0)
+    assert data["edits"] == [{"part": "self", "layer": 1, "head": 2, "scale": 0.0}] and (data["undo"], data["redo"]) == (1, 0)
+    assert data["tensors"] == ["model.layers.1.self_attn.o_proj.weight"] and data["of_tensors"] == len(opened["llama"].hf.state_dict())
     silenced, right, before = effect(page, id), by_hand(opened["llama"], run, 1, 2, 0.0), by_hand(opened["llama"], run, 1, 2, 1.0)
     for one in silenced["top"]:
         assert one["probability"] == pytest.approx(float(right[one["id"]]), abs=1e-5)
@@ -57,7 +58,7 @@ def test_an_edit_does_what_scaling_its_block_of_w_o_does_and_undo_takes_it_back_
     assert silenced["tokens"] == 11 and silenced["mean_kl"] == pytest.approx(float((before * (before / right).log()).sum(-1).mean()), abs=1e-5)
     assert page.post("/api/edits/llama/undo", session=page.session).json()["edits"] == []
     assert effect(page, id) == loaded
-    assert page.post("/api/edits/llama/redo", session=page.session).json()["edits"] == told["edits"]
+    assert page.post("/api/edits/llama/redo", session=page.session).json()["edits"] == data["edits"]
     assert effect(page, id) == silenced
 
 
@@ -77,21 +78,21 @@ def test_the_same_head_again_replaces_its_edit_and_one_takes_it_away(page):
     page.read()
     put(page, 0.5)
     assert [edit["scale"] for edit in put(page, 1.5)["edits"]] == [1.5]
-    told = put(page, 1.0)
-    assert told["edits"] == [] and told["undo"] == 3 and told["tensors"] == []
+    data = put(page, 1.0)
+    assert data["edits"] == [] and data["undo"] == 3 and data["tensors"] == []
 
 
 def test_a_dose_curve_is_nine_measurements(page, opened):
     id = page.read()["id"]
-    run = page.desk.keep.runs[id].run
-    told = page.get(f"/api/runs/{id}/dose/1/2?session={page.session}").json()
-    assert told["scales"] == [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2] and (told["layer"], told["head"]) == (1, 2)
+    run = page.state.runs.runs[id].run
+    data = page.get(f"/api/runs/{id}/dose/1/2?session={page.session}").json()
+    assert data["scales"] == [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2] and (data["layer"], data["head"]) == (1, 2)
     before = by_hand(opened["llama"], run, 1, 2, 1.0)
-    for scale, kl in zip(told["scales"], told["kl"], strict=True):
+    for scale, kl in zip(data["scales"], data["kl"], strict=True):
         right = by_hand(opened["llama"], run, 1, 2, scale)
         assert kl == pytest.approx(float((before * (before / right).log()).sum()), abs=2e-5)
-        for token in told["tokens"]:
-            assert token["probabilities"][told["scales"].index(scale)] == pytest.approx(float(right[token["id"]]), abs=1e-5)
+        for token in data["tokens"]:
+            assert token["probabilities"][data["scales"].index(scale)] == pytest.approx(float(right[token["id"]]), abs=1e-5)
     put(page, 0.0, 0, 0)
     upon = page.get(f"/api/runs/{id}/dose/1/2?session={page.session}").json()
     assert upon["kl"][4] == pytest.approx(effect(page, id)["kl"], abs=1e-5) and upon["kl"][4] > 1e-4
@@ -136,13 +137,13 @@ def test_importance_is_what_silencing_each_head_does(page):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"layer": 3}, "a head must be one of the model's, got layer 3, head 0 of part 'self'"),
-        ({"head": -1}, "a head must be one of the model's, got layer 0, head -1 of part 'self'"),
-        ({"part": "cross"}, "a head must be one of the model's, got layer 0, head 0 of part 'cross'"),
+        ({"layer": 3}, "The model has no head 0 in layer 3 of part 'self'"),
+        ({"head": -1}, "The model has no head -1 in layer 0 of part 'self'"),
+        ({"part": "cross"}, "The model has no head 0 in layer 0 of part 'cross'"),
         ({"scale": -0.5}, "scale must be in 0..16, got -0.5"),
         ({"scale": 17}, "scale must be in 0..16, got 17"),
         ({"scale": "1"}, "scale must be a finite number, got str"),
-        ({"head": True}, "head must be a whole number, got bool"),
+        ({"head": True}, "head must be an integer, got bool"),
     ],
 )
 def test_edits_that_make_no_sense(page, body, message):
@@ -153,10 +154,10 @@ def test_edits_that_make_no_sense(page, body, message):
 
 def test_edits_need_a_text_that_was_read(page):
     answer = page.post("/api/edits/llama", session=page.session, part="self", layer=0, head=0, scale=0)
-    assert (answer.status_code, answer.json()["error"]["kind"]) == (410, "RunGone") and "a text must have been read by llama first" in answer.text
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (410, "RunGone") and "This session has no run of llama" in answer.text
 
 
-@pytest.mark.parametrize(("way", "message"), [("undo", "undo must have an edit to take back"), ("redo", "redo must have an edit that was undone")])
+@pytest.mark.parametrize(("way", "message"), [("undo", "There is no edit to undo"), ("redo", "There is no edit to redo")])
 def test_nothing_to_undo_or_redo(page, way, message):
     answer = page.post(f"/api/edits/llama/{way}", session=page.session)
     assert answer.status_code == 400 and message in answer.text
@@ -168,15 +169,15 @@ def test_one_head_is_named_whole_or_not_at_all(page):
 
 
 def test_edits_have_a_limit():
-    history = History()
+    history = EditHistory()
     for head in range(64):
-        history.put(Edit("self", 0, head, 0.0))
-    with pytest.raises(ValueError, match="edits must be at most 64, got one more"):
-        history.put(Edit("self", 1, 0, 0.0))
+        history.put(HeadScale("self", 0, head, 0.0))
+    with pytest.raises(ValueError, match="There can be at most 64 edits"):
+        history.put(HeadScale("self", 1, 0, 0.0))
     history.undo()
     assert len(history.edits) == 63
-    history.put(Edit("self", 0, 1, 0.5))
-    with pytest.raises(ValueError, match="redo must have an edit that was undone"):
+    history.put(HeadScale("self", 0, 1, 0.5))
+    with pytest.raises(ValueError, match="There is no edit to redo"):
         history.redo()
 
 
@@ -191,4 +192,4 @@ def test_a_checkpoint_s_name_leaves_no_folder(page, name):
 def test_a_checkpoint_has_an_edit(page):
     page.read()
     answer = page.post("/api/edits/llama/save", session=page.session, name="new")
-    assert answer.status_code == 400 and "a checkpoint must have an edit, got none" in answer.text
+    assert answer.status_code == 400 and "There are no edits to save" in answer.text

@@ -10,24 +10,24 @@ from contextlib import contextmanager
 import pytest
 
 import headwise as hw
-from headwise.server.serve import Server, application, bound, configured, hosts_of
-from headwise.server.state import sessions as hubs
-from headwise.server.state.app_state import Settings
+from headwise.server.serve import Server, application, host_names, listening_socket, uvicorn_config
+from headwise.server.state import sessions as sessions_module
+from headwise.server.state.app_state import ServerSettings
 from tests.server.conftest import TOKEN
 from tests.server.models import TEXT
 
 
 @contextmanager
 def listening(**settings):
-    """A server in a thread: its port and its desk."""
-    with bound("127.0.0.1", 0) as sock:
+    """A server in a thread: its port and its state."""
+    with listening_socket("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
-        guard, desk = application(Settings(token=TOKEN, port=port, **settings))
-        server = Server(configured(guard), desk)
+        guard, state = application(ServerSettings(token=TOKEN, port=port, **settings))
+        server = Server(uvicorn_config(guard), state)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
-            yield port, desk
+            yield port, state
         finally:
             server.handle_exit(2, None)
             thread.join(20)
@@ -66,10 +66,10 @@ class Stream:
         self.connection.close()
 
 
-def test_a_tab_hears_of_its_job_and_of_models_and_is_freed_when_closed(opened, checkpoints, monkeypatch):
-    monkeypatch.setattr(hubs, "GRACE", 0.2)
-    monkeypatch.setattr(hubs, "BEAT", 0.1)
-    with listening(models=[opened["llama"], str(checkpoints["bert"])]) as (port, desk):
+def test_a_tab_gets_events_of_its_job_and_of_models_and_is_freed_when_closed(opened, checkpoints, monkeypatch):
+    monkeypatch.setattr(sessions_module, "GRACE", 0.2)
+    monkeypatch.setattr(sessions_module, "HEARTBEAT", 0.1)
+    with listening(models=[opened["llama"], str(checkpoints["bert"])]) as (port, state):
         session = ask(port, "POST", "/api/sessions")[1]["session"]
         stream = Stream(port, session)
         assert stream.answer.headers["content-type"].startswith("text/event-stream")
@@ -77,26 +77,29 @@ def test_a_tab_hears_of_its_job_and_of_models_and_is_freed_when_closed(opened, c
         status, run = ask(port, "POST", "/api/runs", {"session": session, "model": "llama", "text": TEXT})
         assert status == 200
         status, job = ask(port, "POST", "/api/jobs", {"session": session, "kind": "importance", "run": run["id"]})
-        heard = [stream.next("job")]
-        while heard[-1]["state"] == "running":
-            heard.append(stream.next("job"))
+        events = [stream.next("job")]
+        while events[-1]["state"] == "running":
+            events.append(stream.next("job"))
         assert (
-            status == 202 and {one["id"] for one in heard} == {job["id"]} and heard[-1]["state"] == "done" and [one["done"] for one in heard[:3]] == [1, 2, 3]
+            status == 202
+            and {one["id"] for one in events} == {job["id"]}
+            and events[-1]["state"] == "done"
+            and [one["done"] for one in events[:3]] == [1, 2, 3]
         )
         stream.close()
         end = time.monotonic() + 60
-        while desk.keep.runs and time.monotonic() < end:
+        while state.runs.runs and time.monotonic() < end:
             time.sleep(0.05)
-        assert not desk.keep.runs and not desk.hub.sessions
+        assert not state.runs.runs and not state.sessions.sessions
 
 
-def test_a_model_s_coming_is_told(checkpoints):
+def test_the_opening_of_a_model_is_an_event(checkpoints):
     with listening(models=[], folder=checkpoints["bert"].parent) as (port, _):
         stream = Stream(port, ask(port, "POST", "/api/sessions")[1]["session"])
         ask(port, "POST", "/api/models/bert/open")
         assert stream.next("model")["state"] == "loading"
-        told = stream.next("model")
-        assert (told["id"], told["state"], told["layers"]) == ("bert", "ready", 2)
+        data = stream.next("model")
+        assert (data["id"], data["state"], data["layers"]) == ("bert", "ready", 2)
         stream.close()
 
 
@@ -112,24 +115,24 @@ def test_a_stopped_server_lets_its_streams_end(opened):
     stream.close()
 
 
-def test_a_port_that_is_taken_is_said():
+def test_a_port_that_is_taken_is_reported():
     with (
-        bound("127.0.0.1", 0) as taken,
-        pytest.raises(hw.HeadwiseError, match=r"address must be one that can be listened at, got 127.0.0.1:\d+ \(Address already in use\)"),
+        listening_socket("127.0.0.1", 0) as taken,
+        pytest.raises(hw.HeadwiseError, match=r"Cannot listen at 127.0.0.1:\d+ \(Address already in use\)"),
     ):
-        bound("127.0.0.1", taken.getsockname()[1])
+        listening_socket("127.0.0.1", taken.getsockname()[1])
 
 
 def test_without_a_port_the_next_free_one_is_taken(monkeypatch):
     import headwise.server.serve as run
 
-    with bound("127.0.0.1", 0) as taken:
-        monkeypatch.setattr(run, "PORT", taken.getsockname()[1])
-        with bound("127.0.0.1", None) as other:
+    with listening_socket("127.0.0.1", 0) as taken:
+        monkeypatch.setattr(run, "DEFAULT_PORT", taken.getsockname()[1])
+        with listening_socket("127.0.0.1", None) as other:
             assert taken.getsockname()[1] < other.getsockname()[1] < taken.getsockname()[1] + 20
 
 
 def test_names_of_an_address():
-    assert hosts_of("0.0.0.0") == (("127.0.0.1", "localhost", "[::1]", socket.gethostname()), True)
-    assert hosts_of("10.0.0.7")[0][-1] == "10.0.0.7" and not hosts_of("10.0.0.7")[1]
-    assert hosts_of("fe80::1")[0][-1] == "[fe80::1]"
+    assert host_names("0.0.0.0") == (("127.0.0.1", "localhost", "[::1]", socket.gethostname()), True)
+    assert host_names("10.0.0.7")[0][-1] == "10.0.0.7" and not host_names("10.0.0.7")[1]
+    assert host_names("fe80::1")[0][-1] == "[fe80::1]"

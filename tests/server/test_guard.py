@@ -57,7 +57,7 @@ def test_what_writes_needs_the_token(page):
         ("POST", "/api/edits/llama/undo", {"session": page.session}),
         ("POST", "/api/edits/llama/redo", {"session": page.session}),
         ("POST", "/api/edits/llama/save", {"session": page.session, "name": "new"}),
-        ("POST", "/api/jobs", {"session": page.session, "kind": "kills"}),
+        ("POST", "/api/jobs", {"session": page.session, "kind": "kill_matrix"}),
         ("DELETE", "/api/jobs/j-1", None),
     ]
     for method, path, body in asks:
@@ -65,7 +65,7 @@ def test_what_writes_needs_the_token(page):
             answer = page.client.request(method, path, json=body, headers={name: word.encode() for name, word in headers.items()})
             assert (answer.status_code, answer.json()["error"]["kind"]) == (403, "Token"), path
             assert "Open the address that the terminal printed" in answer.text
-    assert page.get(f"/api/edits/llama?session={page.session}").json()["edits"] == [] and page.desk.jobs.jobs == {} and read
+    assert page.get(f"/api/edits/llama?session={page.session}").json()["edits"] == [] and page.state.jobs.jobs == {} and read
 
 
 def test_the_address_leaves_the_token_as_a_cookie_and_forgets_it(page):
@@ -111,12 +111,12 @@ def test_no_file_but_the_page_s(page, path):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"nonsense", "the body must be JSON, got something else"),
-        (b"[" * 100_000, "the body must be JSON, got something else"),
-        (b"[1]", "the body must be a JSON object, got list"),
-        (b'{"session": "s"}', "the body must have 'model', got session"),
-        (b'{"session": 1, "model": "llama", "text": "the"}', "session must be a text, got int"),
-        (b'{"session": "s", "model": "llama", "text": "the", "path": "/etc"}', "the body must hold only session, model, text, got 'path'"),
+        (b"nonsense", "The body must be JSON. Send an object."),
+        (b"[" * 100_000, "The body must be JSON. Send an object."),
+        (b"[1]", "The body must be a JSON object, got list"),
+        (b'{"session": "s"}', "The body must have 'model', got session"),
+        (b'{"session": 1, "model": "llama", "text": "the"}', "session must be a string, got int"),
+        (b'{"session": "s", "model": "llama", "text": "the", "path": "/etc"}', "The body must have no fields but session, model, text, got 'path'"),
     ],
 )
 def test_bodies_that_make_no_sense(page, body, message):

@@ -10,7 +10,7 @@ from headwise.server.work import transformers_import as imports
 wrong = []
 
 def use():
-    imports.transformers()
+    imports.import_transformers()
     try:
         from transformers import AttentionInterface
     except ImportError as error:

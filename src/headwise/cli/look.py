@@ -46,7 +46,7 @@ def look(
     from headwise.render.head_view import head_view
     from headwise.render.measure import measure_name
     from headwise.render.overview import overview, part_of, to_plain
-    from headwise.server.state.first_view import keep_run
+    from headwise.server.state.first_view import store_first_view_of
 
     measure, place, span = measure_name(statistic), _place(head), _span(rows)
     if place is None and (rows, top) != (None, None):
@@ -66,7 +66,7 @@ def look(
         with waiting(f"writing {html}"):
             run.save_html(html)
     if audio is None:
-        keep_run(run, words)
+        store_first_view_of(run, words)
     if json:
         print_json({"model": model, **to_plain(view), "head": one and asdict(one)})
     else:

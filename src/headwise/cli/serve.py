@@ -32,20 +32,20 @@ def serve(
     It listens on loopback, needs no network, and ends with Ctrl+C. The address that it prints holds a token: whoever opens the page by it may edit and save;
     without it the page only reads.
     """
-    from headwise.server.serve import bound, hosts_of, new_token
+    from headwise.server.serve import host_names, listening_socket, new_token
     from headwise.server.serve import serve as listen
-    from headwise.server.state.app_state import Settings
+    from headwise.server.state.app_state import ServerSettings
 
     names = list(model or (() if compare else DEMOS))
     names += [name for name in compare or () if name not in names]
     if models is not None and not models.is_dir():
         raise ArgumentError(f"models must be a folder, got {str(models)!r}. Pass one whose subfolders are checkpoints.")
-    listening, token = bound(host, port), new_token()
-    hosts, any_address = hosts_of(host)
+    listening, token = listening_socket(host, port), new_token()
+    hosts, any_address = host_names(host)
     at = listening.getsockname()[1]
-    settings = Settings(names, token, models, save, compare, subject or (), hosts, at, any_address)
+    settings = ServerSettings(names, token, models, save, compare, subject or (), hosts, at, any_address)
     with listening:
-        listen(settings, listening, lambda desk: _tell(f"http://{_shown(host)}:{at}/?token={token}", names, host, browser, json))
+        listen(settings, listening, lambda state: _tell(f"http://{_shown(host)}:{at}/?token={token}", names, host, browser, json))
     return 0
 
 

@@ -1,5 +1,5 @@
-"""The page's server: starlette on loopback. What it answers is written down in README.md beside this file.
+"""The page's server: starlette on loopback. README.md beside this file documents every route.
 
-The way of a request: `guard` (who may ask), `app` (which route), one of the route files (`runs`, `edits`, `job_routes`, `about`), and `answers` (JSON, or
-numbers in one binary format). What takes time runs in threads (`work`) or in a process (`worker`): the event loop only waits.
+A request passes `guard` (who may ask), `app` (which route), one of the modules in `routes`, and `responses` (JSON, or arrays as safetensors). What takes time
+runs in threads (`work.thread_pools`) or in a process (`work.worker_client`), so that the event loop only waits.
 """

@@ -1,112 +1,97 @@
-"""What the server answers: JSON, numbers in one binary format, or an error with its kind and a sentence."""
+"""Responses of the server: JSON, arrays in one binary format, or an error with its kind and a sentence; and how requests are read."""
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headwise.errors import HeadwiseError, WritesRefused
+from headwise.errors import HeadwiseError, RequestError, WritesRefused
 from headwise.server.payloads.array_pack import pack
+from headwise.server.payloads.json_data import to_json
 
-STAYS = {"Cache-Control": "private, max-age=3600, immutable"}  # numbers of a run never change
-FRESH = {"Cache-Control": "no-store"}
+if TYPE_CHECKING:
+    import numpy as np
 
-
-class Denied(HeadwiseError, RuntimeError):
-    """A request that is not honoured, with its HTTP status and the kind that the page reads."""
-
-    def __init__(self, status: int, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.kind = status, kind
+CACHED = {"Cache-Control": "private, max-age=3600, immutable"}  # numbers of a run never change
+NOT_CACHED = {"Cache-Control": "no-store"}
+BINARY = "application/octet-stream"
 
 
-def plain(data: Any) -> Any:
-    """Data as JSON has it: NaN and infinity, which JSON lacks, as null.
-
-    Example:
-        >>> plain({"a": (1.0, float("nan"))})
-        {'a': [1.0, None]}
-    """
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    if isinstance(data, Mapping):
-        return {str(key): plain(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [plain(value) for value in data]
-    return data
+def json_response(data: object, status: int = 200) -> JSONResponse:
+    """Plain data as JSON."""
+    return JSONResponse(to_json(data), status, NOT_CACHED)
 
 
-def said(data: Any, status: int = 200) -> JSONResponse:
-    """JSON."""
-    return JSONResponse(plain(data), status, FRESH)
+def array_response(arrays: "Mapping[str, np.ndarray]", **header: object) -> Response:
+    """Arrays in one binary response, with a JSON header."""
+    return Response(pack(arrays, {name: to_json(value) for name, value in header.items()}), media_type=BINARY, headers=CACHED)
 
 
-def numbers(arrays: Mapping[str, Any], **header: Any) -> Response:
-    """Arrays in one binary answer, with a header in JSON."""
-    return Response(pack(arrays, plain(header)), media_type="application/octet-stream", headers=STAYS)
+def error_response(error: HeadwiseError) -> JSONResponse:
+    """An error as a response: its HTTP status, its kind and its message."""
+    status = error.status if isinstance(error, RequestError) else 409 if isinstance(error, WritesRefused) else 400
+    kind = error.kind if isinstance(error, RequestError) else type(error).__name__
+    return json_response({"error": {"kind": kind, "message": str(error)}}, status)
 
 
-def refusal(error: HeadwiseError) -> JSONResponse:
-    """An error of ours as an answer."""
-    status = error.status if isinstance(error, Denied) else 409 if isinstance(error, WritesRefused) else 400
-    kind = error.kind if isinstance(error, Denied) else type(error).__name__
-    return said({"error": {"kind": kind, "message": str(error)}}, status)
-
-
-async def body_of(request: Request, required: Mapping[str, type], optional: Mapping[str, type] = {}) -> dict[str, Any]:
-    """The JSON object of a request, each field of its type, and none that is unknown.
+async def read_body(request: Request, required: Mapping[str, type], optional: Mapping[str, type] = {}) -> dict[str, Any]:
+    """The JSON object in the body of a request, with every field of its type and no unknown field.
 
     Raises:
-        Denied: it is not such an object.
+        RequestError: the body is not such an object.
     """
     try:
-        found = json.loads(await request.body())
+        body = json.loads(await request.body())
     except (ValueError, RecursionError):
-        raise Denied(400, "ArgumentError", "the body must be JSON, got something else. Send an object.") from None
-    if not isinstance(found, dict):
-        raise Denied(400, "ArgumentError", f"the body must be a JSON object, got {type(found).__name__}. Send an object.")
+        raise RequestError(400, "ArgumentError", "The body must be JSON. Send an object.") from None
+    if not isinstance(body, dict):
+        raise RequestError(400, "ArgumentError", f"The body must be a JSON object, got {type(body).__name__}. Send an object.")
     known = {**required, **optional}
     for name, kind in known.items():
-        if name not in found and name in required:
-            raise Denied(400, "ArgumentError", f"the body must have {name!r}, got {', '.join(sorted(found)) or 'nothing'}. Add it.")
-        if name in found and not _fits(found[name], kind):
-            raise Denied(400, "ArgumentError", f"{name} must be {_word(kind)}, got {type(found[name]).__name__}. Correct it.")
-    for name in found:
+        if name not in body and name in required:
+            raise RequestError(400, "ArgumentError", f"The body must have {name!r}, got {', '.join(sorted(body)) or 'nothing'}. Add it.")
+        if name in body and not _is_a(body[name], kind):
+            raise RequestError(400, "ArgumentError", f"{name} must be {_type_name(kind)}, got {type(body[name]).__name__}. Correct it.")
+    for name in body:
         if name not in known:
-            raise Denied(400, "ArgumentError", f"the body must hold only {', '.join(known)}, got {name!r}. Leave it out.")
-    return found
+            raise RequestError(400, "ArgumentError", f"The body must have no fields but {', '.join(known)}, got {name!r}. Leave it out.")
+    return body
 
 
-def whole(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """A whole number of the query.
+def integer_parameter(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """An integer in the query string.
 
     Raises:
-        Denied: it is none, or not within low..high.
+        RequestError: it is not an integer within low..high.
     """
-    word = request.query_params.get(name)
-    if word is None:
+    value = request.query_params.get(name)
+    if value is None:
         return default
-    if not (word.isascii() and word.isdigit() and len(word) < 10 and low <= int(word) <= high):
-        raise Denied(400, "ArgumentError", f"{name} must be a number in {low}..{high}, got {word[:40]!r}. Correct it.")
-    return int(word)
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and low <= int(value) <= high):
+        raise RequestError(400, "ArgumentError", f"{name} must be an integer in {low}..{high}, got {value[:40]!r}. Correct it.")
+    return int(value)
 
 
-def one_of(request: Request, name: str, choices: tuple[str, ...]) -> str:
-    """A word of the query that is one of these; the first when absent."""
-    word = request.query_params.get(name, choices[0])
-    if word not in choices:
-        raise Denied(400, "ArgumentError", f"{name} must be one of {', '.join(choices)}, got {word[:40]!r}. Choose one of them.")
-    return word
+def choice_parameter(request: Request, name: str, choices: tuple[str, ...]) -> str:
+    """One of these choices, from the query string; the first when absent.
+
+    Raises:
+        RequestError: it is none of them.
+    """
+    value = request.query_params.get(name, choices[0])
+    if value not in choices:
+        raise RequestError(400, "ArgumentError", f"{name} must be one of {', '.join(choices)}, got {value[:40]!r}. Choose one of them.")
+    return value
 
 
-def _fits(value: Any, kind: type) -> bool:
+def _is_a(value: object, kind: type) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
-def _word(kind: type) -> str:
-    return {str: "a text", int: "a whole number", float: "a finite number"}.get(kind, kind.__name__)
+def _type_name(kind: type) -> str:
+    return {str: "a string", int: "an integer", float: "a finite number"}.get(kind, kind.__name__)

@@ -1,13 +1,14 @@
-"""The page in a notebook: the same modules and the same answers, over the notebook's own channel instead of a server's address."""
+"""The page in a notebook: the same front end and the same responses, over the notebook's own channel instead of HTTP."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, ModelError
-from headwise.server.app import static
-from headwise.server.embedded.in_process import Inside, Reply
+from headwise.server.app import frontend_folder
+from headwise.server.embedded.in_process import InProcessServer, Reply
 from headwise.server.serve import new_token
-from headwise.server.state.app_state import Settings
-from headwise.server.state.run_cache import Held
+from headwise.server.state.app_state import ServerSettings
+from headwise.server.state.run_cache import CachedRun
 
 if TYPE_CHECKING:
     from headwise.models.model import Model
@@ -18,7 +19,7 @@ def model_widget(model: "Model", text: str | None = None) -> Any:
     """The page of a model; see `Model.show`."""
     widget = _widget([model], "model")
     if text is not None:
-        _first(widget, model.run(text), text)
+        _start_with(widget, model.run(text), text)
     return widget
 
 
@@ -29,9 +30,9 @@ def run_widget(run: "Run") -> Any:
         ModelError: the run has no model.
     """
     if run.model is None:
-        raise ModelError("a run must have its model to be shown, got one without. Make it with model.run(text).")
+        raise ModelError("This run was loaded without its model, which the page needs. Open the model and run the text again.")
     widget = _widget([run.model], "model")
-    _first(widget, run, words_of(run))
+    _start_with(widget, run, text_of(run))
     return widget
 
 
@@ -44,55 +45,56 @@ def five_moves_widget() -> Any:
     return _widget([], "moves;h=2")
 
 
-def words_of(run: "Run") -> str:
-    """The text of a run, from its tokens: as it was where they carry their spaces, else with a space between."""
+def text_of(run: "Run") -> str:
+    """The text of a run, rebuilt from its tokens: joined as they are where they carry their spaces, else with a space between."""
     tokens = run.tokens[0]
     return "".join(tokens) if any(token.startswith(" ") for token in tokens[1:]) else " ".join(tokens)
 
 
-def _first(widget: Any, run: "Run", text: str) -> None:
-    """Let the page begin with this run, and this text at the head of its list."""
-    from headwise.server.payloads.text_run import facts_of
+def _start_with(widget: Any, run: "Run", text: str) -> None:
+    """Let the page start with this run, and with this text first in its list."""
+    from headwise.server.payloads.text_run import run_facts
 
-    desk = widget.server.desk
-    (model,) = desk.library.shelf
-    held = Held("r-first", model, text, run, {"id": "r-first", "model": model, **facts_of(run.model, run, text)}, {widget.session})  # pyright: ignore[reportArgumentType]
-    desk.keep.runs[held.id] = held
-    desk.texts = {"first": {"title": text[:24] + ("…" if len(text) > 24 else ""), "text": text}, **desk.texts}
+    state = widget.server.state
+    (model,) = state.models.by_id
+    facts = {"id": "r-first", "model": model, **run_facts(run.model, run, text)}  # pyright: ignore[reportArgumentType]
+    cached = CachedRun("r-first", model, text, run, facts, {widget.session})
+    state.runs.runs[cached.id] = cached
+    state.texts = {"first": {"title": text[:24] + ("…" if len(text) > 24 else ""), "text": text}, **state.texts}
 
 
-def _widget(models: list[Any], address: str) -> Any:
+def _widget(models: "Sequence[Model]", address: str) -> Any:
     try:
         import anywidget
         import traitlets
     except ImportError:
-        raise MissingPackage("the page in a notebook needs the package anywidget, which is not installed. Run `pip install 'headwise[notebook]'`.") from None
+        raise MissingPackage("The page in a notebook needs the package anywidget, which is not installed. Run `pip install 'headwise[notebook]'`.") from None
 
     class Page(anywidget.AnyWidget):
-        """headwise in a notebook. Every question of the page comes as a message, and is answered as the server would."""
+        """headwise in a notebook. Every request of the page arrives as a message, and is answered as by the server."""
 
-        _esm = static() / "bundle.js"
-        _css = static() / "bundle.css"
+        _esm = frontend_folder() / "bundle.js"
+        _css = frontend_folder() / "bundle.css"
         address = traitlets.Unicode().tag(sync=True)
         session = traitlets.Unicode().tag(sync=True)
 
         def __init__(self, **traits: Any) -> None:
             super().__init__(**traits)
-            self.server = Inside(Settings(models, new_token()), self._tell)
+            self.server = InProcessServer(ServerSettings(models, new_token()), self._send_event)
             self.session = self.server.session()
-            self.on_msg(self._heard)
+            self.on_msg(self._on_request)
 
-        def _heard(self, _: Any, asked: dict[str, Any], buffers: Any) -> None:
-            self.server.later(asked["method"], asked["path"], asked.get("body"), lambda reply: self._answer(asked["id"], reply))
+        def _on_request(self, _: Any, request: dict[str, Any], buffers: Any) -> None:
+            self.server.request_later(request["method"], request["path"], request.get("body"), lambda reply: self._send_reply(request["id"], reply))
 
-        def _answer(self, id: int, reply: Reply) -> None:
+        def _send_reply(self, id: int, reply: Reply) -> None:
             self.send({"id": id, "status": reply.status, "type": reply.type}, buffers=[reply.body])
 
-        def _tell(self, name: str, data: Any) -> None:
+        def _send_event(self, name: str, data: Any) -> None:
             self.send({"event": name, "data": data})
 
         def close(self) -> None:
-            """Take the page away, and free what it held."""
+            """Remove the page, and free what its server held."""
             if self.server is not None:
                 server, self.server = self.server, None
                 server.close()

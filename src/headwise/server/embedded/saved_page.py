@@ -1,4 +1,4 @@
-"""The page as one file that needs no server: the front end, and every answer that it will ask for."""
+"""The page as one file that needs no server: the front end, and every response that it will request."""
 
 import base64
 import gzip
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwise.errors import ModelError
-from headwise.server.app import static
-from headwise.server.embedded.in_process import Inside, Reply
+from headwise.server.app import frontend_folder
+from headwise.server.embedded.in_process import InProcessServer, Reply
 from headwise.server.payloads.array_pack import pack, unpack
-from headwise.server.state.app_state import Settings
-from headwise.server.state.run_cache import Held
+from headwise.server.state.app_state import ServerSettings
+from headwise.server.state.run_cache import CachedRun
 from headwise.storage.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
 
-PIXELS = 700_000  # of all maps of a file together
-WEIGHTS = 300_000  # exact weights that a file holds, where a text is that short
-BITS = 12  # of the fraction of a number of a token: relative rounding 1e-4
-STATISTICS = ("entropy", "max_weight", "peak", "distance", "first", "previous", "self", "sink", "write_share")  # of each token
+MAX_PIXELS = 700_000  # of all maps of a file together
+MAX_WEIGHTS = 300_000  # exact weights in a file, where a text is that short
+FRACTION_BITS = 12  # of a per-token number: relative rounding 1e-4
+STATISTICS = ("entropy", "max_weight", "peak", "distance", "first", "previous", "self", "sink", "write_share")  # recorded for each token
 
 Responses = dict[str, dict[str, Any]]
 
@@ -47,36 +47,40 @@ def five_moves_html(path: str | Path) -> None:
 
 
 def run_page(run: "Run") -> str:
-    """The page of a run as HTML."""
+    """The page of a run as HTML.
+
+    Raises:
+        ModelError: the run has no model.
+    """
     if run.model is None:
-        raise ModelError("a run must have its model to be shown, got one without. Make it with model.run(text).")
-    server = Inside(Settings([run.model], "file"))
+        raise ModelError("This run was loaded without its model, which the page needs. Open the model and run the text again.")
+    server = InProcessServer(ServerSettings([run.model], "file"))
     try:
-        return page("model", dict(_of_run(server, run)))
+        return page("model", dict(_run_responses(server, run)))
     finally:
         server.close()
 
 
 def moves_page() -> str:
     """The page of the five moves as HTML."""
-    server = Inside(Settings([], "file"))
+    server = InProcessServer(ServerSettings([], "file"))
     try:
-        return page("moves;h=2", dict([_state(server), _session(), *_plain(server, ["/api/moves"])]))
+        return page("moves;h=2", dict([_state(server), _session(), *_record_as_is(server, ["/api/moves"])]))
     finally:
         server.close()
 
 
 def page(address: str, responses: Responses) -> str:
-    """The front end with what it will ask for.
+    """The front end with the responses it will request.
 
     Raises:
-        ModelError: the front end's files are not there.
+        ModelError: the front end's files are missing.
     """
-    folder = static()
+    folder = frontend_folder()
     try:
         style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("bundle.css", "bundle.js"))
     except OSError as error:
-        raise ModelError(f"the page's bundle must be there, got {error.strerror} in {str(folder)!r}. Install headwise again.") from None
+        raise ModelError(f"The page's bundle is missing: {error.strerror} in {str(folder)!r}. Install headwise again.") from None
     recorded = json.dumps({"address": address, "responses": responses}, separators=(",", ":")).replace("<", "\\u003c")
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>headwise</title>'
     body = f'<div data-headwise-page></div><script type="application/json" id="headwise-recorded">{recorded}</script>'
@@ -86,84 +90,89 @@ def page(address: str, responses: Responses) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{style}</style></head>{inside}</html>\n'
 
 
-def write(path: Path, words: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        ModelError: it cannot be written.
+    """
     try:
-        write_atomically(path, words)
+        write_atomically(path, text)
     except OSError as error:
-        raise ModelError(f"file must be one that can be written, got {str(path)!r} ({error.strerror}). Choose another path.") from None
+        raise ModelError(f"Cannot write {str(path)!r} ({error.strerror}). Choose another path.") from None
 
 
-def _of_run(server: Inside, run: "Run") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every answer about one run."""
-    from headwise.server.embedded.notebook_widget import words_of
-    from headwise.server.payloads.text_run import facts_of
+def _run_responses(server: InProcessServer, run: "Run") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every response about one run."""
+    from headwise.server.embedded.notebook_widget import text_of
+    from headwise.server.payloads.text_run import run_facts
 
-    words = words_of(run)
-    (model,) = server.desk.library.shelf
-    facts = {"model": model, "id": "file", **facts_of(run.model, run, words)}  # pyright: ignore[reportArgumentType]
-    held = Held("file", model, words, run, facts, {"file"})
-    server.desk.keep.runs[held.id] = held
+    text = text_of(run)
+    (model,) = server.state.models.by_id
+    facts = {"model": model, "id": "file", **run_facts(run.model, run, text)}  # pyright: ignore[reportArgumentType]
+    cached = CachedRun("file", model, text, run, facts, {"file"})
+    server.state.runs.runs[cached.id] = cached
     for part in facts["parts"]:
         part["recorded_level"] = _level(facts["parts"], part["top_level"])
-    yield _state(server, words)
+    yield _state(server, text)
     yield _session()
-    told = Reply(200, "application/json", json.dumps(facts).encode())
-    yield _record("POST", "/api/runs", told)
-    yield _record("GET", "/api/runs/file", told)
-    yield from _plain(server, ["/api/runs/file/proof"])
+    reply = Reply(200, "application/json", json.dumps(facts).encode())
+    yield _record("POST", "/api/runs", reply)
+    yield _record("GET", "/api/runs/file", reply)
+    yield from _record_as_is(server, ["/api/runs/file/proof"])
     for number, part in enumerate(facts["parts"]):
-        yield from _of_part(server, part, "" if number == 0 else f"part={part['name']}")
+        yield from _part_responses(server, part, "" if number == 0 else f"part={part['name']}")
 
 
-def _of_part(server: Inside, part: dict[str, Any], query: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Grid, writes, thumbnails, and every head: numbers of each token, its map in one level, its weights where they are few."""
+def _part_responses(server: InProcessServer, part: dict[str, Any], query: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Grid, writes, thumbnails, and every head: its per-token numbers, its map at one level, its weights where they are few."""
     ending = f"?{query}" if query else ""
-    yield from _plain(server, [f"/api/runs/file/{name}{ending}" for name in ("grid", "writes", "thumbnails")])
+    yield from _record_as_is(server, [f"/api/runs/file/{name}{ending}" for name in ("grid", "writes", "thumbnails")])
     heads = [(layer, head) for layer, count in enumerate(part["heads_of"]) for head in range(count)]
-    few = len(heads) * part["queries"] * part["keys"] <= WEIGHTS
+    few = len(heads) * part["queries"] * part["keys"] <= MAX_WEIGHTS
     for layer, head in heads:
         path = f"/api/runs/file/heads/{layer}/{head}{ending}"
-        yield _record("GET", path, _shortened(server.ask("GET", path)))
+        yield _record("GET", path, _shortened(server.request("GET", path)))
         if few:
-            yield from _plain(server, [f"/api/runs/file/weights/{layer}/{head}{ending}"])
+            yield from _record_as_is(server, [f"/api/runs/file/weights/{layer}/{head}{ending}"])
         path = f"/api/runs/file/tiles/{layer}/{head}/{part['recorded_level']}/0/0{ending}"
-        yield _record("GET", path, _coded(server.ask("GET", path)))
+        yield _record("GET", path, _encoded(server.request("GET", path)))
 
 
 def _level(parts: list[dict[str, Any]], top: int) -> int:
-    """The finest level at which the maps of all heads have no more pixels than a file may hold; one tile a map."""
+    """The finest level at which the maps of all heads have no more pixels than a file may hold; one tile for each map."""
     heads = sum(sum(part["heads_of"]) for part in parts)
-    return max(level for level in range(min(top, 8) + 1) if heads * 4**level <= PIXELS or level <= 4)
+    return max(level for level in range(min(top, 8) + 1) if heads * 4**level <= MAX_PIXELS or level <= 4)
 
 
 def _shortened(reply: Reply) -> Reply:
-    """Numbers of each token with fewer digits, so that they can be packed."""
+    """Per-token numbers rounded to fewer digits, which compress better."""
     found = unpack(reply.body)
     arrays = {name: _rounded(x) if x.dtype.kind == "f" else x for name, x in found.pop("arrays").items() if name in STATISTICS}
     return Reply(reply.status, reply.type, pack(arrays, found))
 
 
 def _rounded(x: np.ndarray) -> np.ndarray:
-    """The same floats with a shorter fraction, the rest of it 0."""
-    spare = 23 - BITS
+    """The same floats with a shorter fraction, whose remaining bits are 0."""
+    spare = 23 - FRACTION_BITS
     bits = (x.astype(np.float32).view(np.uint32).astype(np.uint64) + (1 << (spare - 1))) & ~np.uint64((1 << spare) - 1)
     return np.where(np.isfinite(x), bits.astype(np.uint32).view(np.float32), x)
 
 
-def _coded(reply: Reply) -> Reply:
+def _encoded(reply: Reply) -> Reply:
     """A tile in 8 bits."""
     import torch
 
-    from headwise.server.payloads.weight_maps import coded
+    from headwise.server.payloads.weight_maps import encode
 
     found = unpack(reply.body)
-    tile = coded(torch.from_numpy(found.pop("arrays")["tile"].astype(np.float32)))
+    tile = encode(torch.from_numpy(found.pop("arrays")["tile"].astype(np.float32)))
     return Reply(reply.status, reply.type, pack({"tile": tile}, {**found, "encoding": "sqrt8"}))
 
 
-def _state(server: Inside, text: str | None = None) -> tuple[str, dict[str, Any]]:
-    """The server's state, less what a file cannot do."""
-    state = server.ask("GET", "/api/state").data
+def _state(server: InProcessServer, text: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The server's state, without what a file cannot do."""
+    state = server.request("GET", "/api/state").data
     state |= {"may_write": False, "can": [], "subjects": [], "compare": None}
     state["texts"] = [] if text is None else [{"id": "file", "title": text[:24] + ("…" if len(text) > 24 else ""), "text": text}]
     return _record("GET", "/api/state", Reply(200, "application/json", json.dumps(state).encode()))
@@ -173,9 +182,9 @@ def _session() -> tuple[str, dict[str, Any]]:
     return _record("POST", "/api/sessions", Reply(201, "application/json", b'{"session": "file"}'))
 
 
-def _plain(server: Inside, paths: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Answers as they are, refusals too."""
-    return (_record("GET", path, server.ask("GET", path)) for path in paths)
+def _record_as_is(server: InProcessServer, paths: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Responses as they are, refusals included."""
+    return (_record("GET", path, server.request("GET", path)) for path in paths)
 
 
 def _record(method: str, path: str, reply: Reply) -> tuple[str, dict[str, Any]]:

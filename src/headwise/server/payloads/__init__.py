@@ -1,1 +1,1 @@
-"""What the routes send, as plain data and arrays."""
+"""What the routes send: plain data and arrays computed from runs and models."""

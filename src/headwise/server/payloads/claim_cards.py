@@ -1,36 +1,36 @@
-"""What people say about heads, as the page reads it: each claim with the card that it has on a model."""
+"""Claims about heads as the page shows them: each with its card on a model, where it has one."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headwise.experiments.available_results import AvailableResults
 from headwise.experiments.card_json import card_to_json
 from headwise.experiments.investigate import ClaimResult, all_claims, investigate
+from headwise.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from headwise.models.model import Model
 
-FACTS = ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")
+CLAIM_FIELDS = ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")
 
 
-def every(hand: AvailableResults | None) -> list[dict[str, Any]]:
-    """All claims in their order, with the cards that are there; none without a model."""
-    if hand is None:
-        return [entry(name, None) for name in all_claims()]
-    return [entry(name, told) for name, told in hand.results()]
+def claims_with_cards(results: AvailableResults | None) -> list[dict[str, Any]]:
+    """All claims in their order, with the cards that exist; without cards where there is no model."""
+    if results is None:
+        return [_claim(name, None) for name in all_claims()]
+    return [_claim(name, result) for name, result in results.results()]
 
 
-def measured(model: "Model", only: str | None, tell: Callable[[str, int, int], None]) -> list[dict[str, Any]]:
-    """The claims put to the test, or one of them.
+def measure_claims(model: "Model", only: str | None, progress: ProgressCallback) -> list[dict[str, Any]]:
+    """Test the claims on a model, or one of them.
 
     Args:
-        tell: told of the progress: what is done, and how many per cent of all are.
+        progress: called as work advances; the total is 100 (per cent).
     """
-    return [entry(told.name, told) for told in investigate(model, only=only, progress=tell)]
+    return [_claim(result.name, result) for result in investigate(model, only=only, progress=progress)]
 
 
-def entry(name: str, told: ClaimResult | None) -> dict[str, Any]:
+def _claim(name: str, result: ClaimResult | None) -> dict[str, Any]:
     """A claim, and its card where there is one."""
     claim = all_claims()[name]
-    card, seconds = (None, None) if told is None else (card_to_json(told.card), told.seconds)
-    return {"name": name, **{fact: getattr(claim, fact) for fact in FACTS}, "card": card, "seconds": seconds}
+    card, seconds = (None, None) if result is None else (card_to_json(result.card), result.seconds)
+    return {"name": name, **{field: getattr(claim, field) for field in CLAIM_FIELDS}, "card": card, "seconds": seconds}

@@ -1,4 +1,4 @@
-"""What a model makes of a text, and what it makes of it when heads say more or less: measured, by running it so."""
+"""A model's output on a text, as loaded and with the z of some heads scaled, measured by running the model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from headwise.models.run import Run
 
 TOP = 8  # tokens that are shown
-MOST = 1024  # tokens of a text of which all logits are looked at
-CHUNK = 64  # tokens whose probabilities are compared together
-AT_ONCE = 2048  # tokens of all rows of a batch that run together
-Scales = Mapping[int, Float[Tensor, "B H"]]  # by index of the attention call: what each head's words are multiplied by
+MAX_LOGITS = 1024  # tokens of a text whose logits are all compared
+CHUNK = 64  # tokens whose probabilities are compared at a time
+BATCH_TOKENS = 2048  # tokens of all rows of a batch that run together
+Factors = Mapping[int, Float[Tensor, "B H"]]  # by index of the attention call: what z of each head is multiplied by
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """What the model says in the end, a row for each way of scaling.
+class ModelOutput:
+    """The final output of a model, a row for each set of factors.
 
     Attributes:
         kind: next_token, logits, classes, embedding or none.
-        rows: logits of one position, of the classes, or the embedding; nothing for none.
+        rows: logits of one position or of the classes, or the embedding; empty for none.
     """
 
     kind: str
     rows: Float[Tensor, "B V"]
 
     @property
-    def shares(self) -> Float[Tensor, "B V"]:
+    def probabilities(self) -> Float[Tensor, "B V"]:
         """Probabilities, in float64."""
         return self.rows.double().softmax(-1)
 
 
 @dataclass(eq=False)
-class Witness:
-    """Sees what the heads of one call say before any of them is scaled."""
+class ZRecorder:
+    """Records z of one attention call before any of its heads is scaled."""
 
     index: int
-    words: list[Float[Tensor, "B T H E"]] = field(default_factory=list)
+    z: list[Float[Tensor, "B T H E"]] = field(default_factory=list)
 
 
 def output_kind(hf: nn.Module) -> str:
-    """What kind of answer a model gives: next_token, logits, classes, embedding or none."""
+    """The kind of output of a model: next_token, logits, classes, embedding or none."""
     name = type(hf).__name__
     if not isinstance(hf, PreTrainedModel):
         return "none"
@@ -64,64 +64,69 @@ def output_kind(hf: nn.Module) -> str:
     return "embedding"
 
 
-def said(run: "Run", scales: Scales | None = None, witness: Witness | None = None) -> Said:
-    """The model's answer with some heads scaled, in one pass for each row of `scales`, several rows at once.
+def scaled_output(run: "Run", factors: Factors | None = None, recorder: ZRecorder | None = None) -> ModelOutput:
+    """The model's output with some heads scaled: one pass for each row of factors, several rows in a batch.
 
     Args:
-        scales: as many rows in each; None for the model as it was loaded.
-        witness: is shown the words of one of the scaled calls.
+        factors: the same number of rows for each call; None for the model as loaded.
+        recorder: records z of one of the scaled calls.
     """
-    scales = scales or {}
+    factors = factors or {}
     hf = run.forward_pass.hf
-    rows = next((len(x) for x in scales.values()), 1)
+    rows = next((len(x) for x in factors.values()), 1)
     tokens = max(place.queries for place in run.places)
-    step = max(1, AT_ONCE // tokens)
-    parts = [_pass(run, {index: x[first : first + step] for index, x in scales.items()}, witness, min(step, rows - first)) for first in range(0, rows, step)]
-    return Said(output_kind(hf), torch.cat(parts))
+    step = max(1, BATCH_TOKENS // tokens)
+    parts = []
+    for first in range(0, rows, step):
+        some = {index: x[first : first + step] for index, x in factors.items()}
+        parts.append(_pass(run, some, recorder, min(step, rows - first)))
+    return ModelOutput(output_kind(hf), torch.cat(parts))
 
 
-def said_everywhere(run: "Run", scales: Scales, witness: Witness | None = None) -> tuple[Said, Float[Tensor, "T V"] | None]:
-    """The model's answer with some heads scaled, and with it the logits of every token where the run has them too: one pass."""
-    if every_logits(run, run.outputs) is None:
-        return said(run, scales, witness), None
-    outputs = _outputs(run, scales, witness, 1, last=False)
-    return Said(output_kind(run.forward_pass.hf), answer(run.forward_pass.hf, outputs, run.forward_pass.inputs)), every_logits(run, outputs)
+def scaled_output_with_logits(run: "Run", factors: Factors, recorder: ZRecorder | None = None) -> tuple[ModelOutput, Float[Tensor, "T V"] | None]:
+    """The model's output with some heads scaled, with the logits of every token where the run has them too: one pass."""
+    if logits_by_token(run, run.outputs) is None:
+        return scaled_output(run, factors, recorder), None
+    outputs = _outputs(run, factors, recorder, 1, last=False)
+    return ModelOutput(output_kind(run.forward_pass.hf), final_output(run.forward_pass.hf, outputs, run.forward_pass.inputs)), logits_by_token(run, outputs)
 
 
-def every_logits(run: "Run", outputs: Mapping[str, Tensor]) -> Float[Tensor, "T V"] | None:
-    """The logits of every token, of a text that is short enough; None where there are not so many."""
+def logits_by_token(run: "Run", outputs: Mapping[str, Tensor]) -> Float[Tensor, "T V"] | None:
+    """The logits of every token of a text that is short enough; None where the model does not return them all."""
     logits = outputs.get("logits", outputs.get("prediction_logits"))
-    if output_kind(run.forward_pass.hf) not in ("next_token", "logits") or logits is None or logits.dim() != 3 or not 1 < logits.shape[1] <= MOST:
+    if output_kind(run.forward_pass.hf) not in ("next_token", "logits") or logits is None or logits.dim() != 3 or not 1 < logits.shape[1] <= MAX_LOGITS:
         return None
     return logits[0]
 
 
-def mean_divergence(before: Float[Tensor, "T V"], after: Float[Tensor, "T V"]) -> float:
-    """KL(before ‖ after) in nats, the mean over tokens."""
-    total = sum(float(divergences(Said("", one), Said("", other)).sum()) for one, other in zip(before.split(CHUNK), after.split(CHUNK), strict=True))
+def mean_kl(before: Float[Tensor, "T V"], after: Float[Tensor, "T V"]) -> float:
+    """KL(before ‖ after) in nats, averaged over tokens."""
+    total = sum(
+        float(kl_divergences(ModelOutput("", one), ModelOutput("", other)).sum()) for one, other in zip(before.split(CHUNK), after.split(CHUNK), strict=True)
+    )
     return total / len(before)
 
 
-def _pass(run: "Run", scales: Scales, witness: Witness | None, rows: int) -> Float[Tensor, "b V"]:
-    return answer(run.forward_pass.hf, _outputs(run, scales, witness, rows), run.forward_pass.inputs)
+def _pass(run: "Run", factors: Factors, recorder: ZRecorder | None, rows: int) -> Float[Tensor, "b V"]:
+    return final_output(run.forward_pass.hf, _outputs(run, factors, recorder, rows), run.forward_pass.inputs)
 
 
-def _outputs(run: "Run", scales: Scales, witness: Witness | None, rows: int, last: bool = True) -> Mapping[str, Tensor]:
-    """What the model returns; with `last`, where it can, the logits of the last token alone."""
-    session = run.forward_pass
+def _outputs(run: "Run", factors: Factors, recorder: ZRecorder | None, rows: int, last: bool = True) -> Mapping[str, Tensor]:
+    """The model's outputs; with `last`, the logits of the last token only, where the model has an option for it."""
+    forward_pass = run.forward_pass
     places = {place.index: place for place in run.places}
-    changes = {index: _change(x, witness if witness is not None and witness.index == index else None) for index, x in scales.items()}
+    changes = {index: _multiply(x, recorder if recorder is not None and recorder.index == index else None) for index, x in factors.items()}
     heads = {index: places[index].heads for index in changes}
-    other = with_z_hooks(session.hf, session.layout, heads, changes) if changes else session.hf
+    other = with_z_hooks(forward_pass.hf, forward_pass.layout, heads, changes) if changes else forward_pass.hf
     register()
-    given = {name: _repeated(x, rows) for name, x in session.inputs.items()}
-    if last and output_kind(session.hf) == "next_token" and "logits_to_keep" in signature(session.hf.forward).parameters:
-        given["logits_to_keep"] = 1  # of the last token: its logits are all that is looked at
+    given = {name: _repeat_batch(x, rows) for name, x in forward_pass.inputs.items()}
+    if last and output_kind(forward_pass.hf) == "next_token" and "logits_to_keep" in signature(forward_pass.hf.forward).parameters:
+        given["logits_to_keep"] = 1
     return output_tensors(run_unmodified(other, given, IMPLEMENTATION))
 
 
-def answer(hf: nn.Module, outputs: Mapping[str, Tensor], given: Mapping[str, Any]) -> Float[Tensor, "b V"]:
-    """The part of a model's outputs that is looked at: the last token's logits, the classes', or the mean of what it says of the tokens."""
+def final_output(hf: nn.Module, outputs: Mapping[str, Tensor], given: Mapping[str, Any]) -> Float[Tensor, "b V"]:
+    """The output that is compared: the logits of the last token or of the classes, or the mean of the last hidden state over tokens."""
     if output_kind(hf) == "none":
         return torch.zeros(1, 0)
     logits = outputs.get("logits", outputs.get("prediction_logits"))
@@ -137,48 +142,52 @@ def answer(hf: nn.Module, outputs: Mapping[str, Tensor], given: Mapping[str, Any
     return state[:, real].float().mean(1)
 
 
-def top(run: "Run", shares: Float[Tensor, " V"], name: Callable[[int], str]) -> list[dict[str, Any]]:
-    """The likeliest answers."""
-    found = shares.topk(min(TOP, len(shares)))
-    return [{"id": id, "token": name(id), "probability": share} for id, share in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
+def top_tokens(probabilities: Float[Tensor, " V"], name: Callable[[int], str]) -> list[dict[str, Any]]:
+    """The most likely tokens."""
+    found = probabilities.topk(min(TOP, len(probabilities)))
+    return [{"id": id, "token": name(id), "probability": probability} for id, probability in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
 
 
-def told(run: "Run", before: Said, name: Callable[[int], str]) -> dict[str, Any]:
-    """The answer of the model as it was loaded, for the page."""
+def output_facts(run: "Run", before: ModelOutput, name: Callable[[int], str]) -> dict[str, Any]:
+    """The output of the model as loaded, for the page.
+
+    Args:
+        name: gives the text of a token.
+    """
     if before.kind == "none" or before.rows.shape[1] == 0:
         return {"kind": "none"}
     if before.kind == "embedding":
         return {"kind": "embedding", "width": before.rows.shape[1], "norm": float(before.rows[0].double().norm())}
-    return {"kind": before.kind, "position": max(place.queries for place in run.places) - 1, "top": top(run, before.shares[0], name)}
+    return {"kind": before.kind, "position": max(place.queries for place in run.places) - 1, "top": top_tokens(before.probabilities[0], name)}
 
 
-def difference(before: Said, after: Said, name: Callable[[int], str]) -> dict[str, Any]:
-    """What became of the answer, for the page."""
+def output_change(before: ModelOutput, after: ModelOutput, name: Callable[[int], str]) -> dict[str, Any]:
+    """How the output changed, for the page."""
     if before.kind == "none" or before.rows.shape[1] == 0:
         return {"kind": "none"}
     if before.kind == "embedding":
         old, new = before.rows[0].double(), after.rows[0].double()
         return {"kind": "embedding", "cosine": float(cosines(before, after)[0]), "relative": float((new - old).norm() / old.norm())}
-    old, new = before.shares[0], after.shares[0]
+    old, new = before.probabilities[0], after.probabilities[0]
     likely = old.topk(min(TOP, len(old))).indices.tolist()
     likely += [id for id in new.topk(min(TOP, len(new))).indices.tolist() if id not in likely]
     shown = [{"id": id, "token": name(id), "probability": float(new[id]), "as_loaded": float(old[id])} for id in likely]
-    return {"kind": before.kind, "kl": float(divergences(before, after)[0]), "top": shown}
+    return {"kind": before.kind, "kl": float(kl_divergences(before, after)[0]), "top": shown}
 
 
-def divergences(before: Said, after: Said) -> Float[Tensor, " B"]:
+def kl_divergences(before: ModelOutput, after: ModelOutput) -> Float[Tensor, " B"]:
     """KL(before ‖ after) of each row, in nats."""
     old, new = (x.rows.double().log_softmax(-1) for x in (before, after))
     return (old.exp() * (old - new)).sum(-1).clamp(min=0)
 
 
-def cosines(before: Said, after: Said) -> Float[Tensor, " B"]:
-    """The cosine between the embedding as loaded and that of each row."""
+def cosines(before: ModelOutput, after: ModelOutput) -> Float[Tensor, " B"]:
+    """The cosine similarity of the embedding as loaded with that of each row."""
     return torch.cosine_similarity(before.rows.double(), after.rows.double(), dim=-1)
 
 
-def scales_of(run: "Run", edits: Sequence[tuple[int, int, float]], rows: int = 1) -> dict[int, Tensor]:
-    """Factors for every head of the calls that edits touch, 1 for those untouched.
+def scale_factors(run: "Run", edits: Sequence[tuple[int, int, float]], rows: int = 1) -> dict[int, Tensor]:
+    """Factors for every head of the calls that edits change, 1 for the other heads.
 
     Args:
         edits: index of the call, head, scale.
@@ -190,14 +199,14 @@ def scales_of(run: "Run", edits: Sequence[tuple[int, int, float]], rows: int = 1
     return found
 
 
-def _change(factors: Float[Tensor, "b H"], witness: Witness | None) -> Callable[[Tensor], Tensor]:
-    def change(words: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T H E"]:
-        if witness is not None:
-            witness.words.append(words)
-        return words * factors.to(words)[:, None, :, None]
+def _multiply(factors: Float[Tensor, "b H"], recorder: ZRecorder | None) -> Callable[[Tensor], Tensor]:
+    def multiply(z: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T H E"]:
+        if recorder is not None:
+            recorder.z.append(z)
+        return z * factors.to(z)[:, None, :, None]
 
-    return change
+    return multiply
 
 
-def _repeated(x: Any, rows: int) -> Any:
+def _repeat_batch(x: Any, rows: int) -> Any:
     return x.repeat_interleave(rows, 0) if rows > 1 and isinstance(x, Tensor) and x.dim() and x.shape[0] == 1 else x

@@ -1,4 +1,4 @@
-"""The five moves as data: every matrix and verdict with 1, 2 and 4 heads, honest and under each attack."""
+"""The five moves as data: every matrix and verdict with 1, 2 and 4 heads, unmodified and under each attack."""
 
 from functools import cache
 from typing import Any
@@ -7,8 +7,8 @@ from headwise.conformance.exact.five_moves import HEADS, FiveMoves, attacks, fiv
 
 
 @cache
-def moves() -> dict[str, Any]:
-    """All of it; it never changes. About a second, the first time."""
+def moves_data() -> dict[str, Any]:
+    """All cases; they never change. About a second, the first time."""
     cases = {h: {"": five_moves(h), **{name: five_moves(h, attack=name) for name in attacks()}} for h in HEADS}
     codes = {name: entry.code for name, entry in invariants().items()}
     return {
@@ -17,21 +17,21 @@ def moves() -> dict[str, Any]:
         "attacks": [
             {
                 "name": name,
-                "lie": entry.lie,
+                "description": entry.lie,
                 "caught_by": [codes[file] for file in entry.caught_by],
-                "blind_when": entry.blind_when,
-                "fells": {str(h): list(cases[h][name].fallen) for h in HEADS},
+                "harmless_when": entry.blind_when,
+                "breaks": {str(h): list(cases[h][name].fallen) for h in HEADS},
             }
             for name, entry in attacks().items()
         ],
-        "cases": {str(h): {name: _told(found) for name, found in some.items()} for h, some in cases.items()},
+        "cases": {str(h): {name: _case(found) for name, found in some.items()} for h, some in cases.items()},
     }
 
 
-def _told(found: FiveMoves) -> dict[str, Any]:
-    """One case; bounds as text, as they may be smaller than a float of JavaScript tells well."""
-    told = found.as_dict()
+def _case(found: FiveMoves) -> dict[str, Any]:
+    """One case; bounds as text, since they may be smaller than a JavaScript number can hold."""
+    case = found.as_dict()
     for side in ("verdicts", "witness"):
-        for verdict in told[side].values():
+        for verdict in case[side].values():
             verdict["bound"] = None if verdict["bound"] is None else f"{verdict['bound']:.3g}"
-    return told
+    return case

@@ -1,4 +1,4 @@
-"""What was proved of a run, as the page tells it: every verdict with its residual, of the whole and of each layer."""
+"""The proof of a run as the page shows it: every verdict with its residual, for the run and for each layer."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from headwise.verdict import Verdict
 
 MOVES = {"rows": "M2", "weights": "M2", "hidden": "M2", "output": "M4", "writes": "M3"}
-STATES = {True: "holds", False: "fails", None: "refused"}
-WIDTHS = "the heads' widths add up to what W_O reads"
-SLICES = "no two heads of a layer ask the same of the same keys"
+STATES = {True: "passes", False: "fails", None: "refused"}
+WIDTHS = "the heads' widths add up to the width that W_O reads"
+SLICES = "no two heads of a layer that share keys have identical queries"
 
 
-def proved(run: "Run") -> dict[str, Any]:
-    """The proof of a run and of its layers; two exact counts beside it."""
+def proof_data(run: "Run") -> dict[str, Any]:
+    """The proof of a run and of its layers, and two exact checks beside it."""
     proof = run.proof
     exact = [(_widths(run, place), _slices(run, place)) for place in run.places]
     layers: dict[str, list[Any]] = {}
     for place, verdicts, counted in zip(run.places, proof.layers, exact, strict=True):
         layers.setdefault(place.part, []).append([*map(_verdict, verdicts.values()), *counted])
-    whole = [*map(_verdict, proof.verdicts.values()), *(_worst(some) for some in zip(*exact, strict=True))]
-    judged = [one for one in whole if one["state"] in ("holds", "fails")]
-    held = sum(one["state"] == "holds" for one in judged)
-    passed = proof.passed and held == len(judged)
-    return {"passed": passed, "held": held, "judged": len(judged), "sentence": proof_sentence(proof), "verdicts": whole, "layers": layers}
+    verdicts = [*map(_verdict, proof.verdicts.values()), *(_worst(some) for some in zip(*exact, strict=True))]
+    judged = [one for one in verdicts if one["state"] in ("passes", "fails")]
+    passing = sum(one["state"] == "passes" for one in judged)
+    passed = proof.passed and passing == len(judged)
+    return {"passed": passed, "passing": passing, "judged": len(judged), "sentence": proof_sentence(proof), "verdicts": verdicts, "layers": layers}
 
 
 def _verdict(verdict: "Verdict") -> dict[str, Any]:
-    told = {name: getattr(verdict, name) for name in ("name", "sentence", "residual", "allowed", "place")}
-    return {**told, "move": MOVES.get(verdict.name), "state": STATES[verdict.passed]}
+    fields = {name: getattr(verdict, name) for name in ("name", "sentence", "residual", "allowed", "place")}
+    return {**fields, "move": MOVES.get(verdict.name), "state": STATES[verdict.passed]}
 
 
 def _widths(run: "Run", place: "Place") -> dict[str, Any]:
@@ -44,9 +44,9 @@ def _widths(run: "Run", place: "Place") -> dict[str, Any]:
         return _exact("widths", "M1", f"{WIDTHS}: {site.refusal}", "refused")
     read = run.stored_call(place.layer, place.part).z
     if read is None:
-        return _exact("widths", "M1", f"{WIDTHS}: what W_O reads was not kept", "refused")
+        return _exact("widths", "M1", f"{WIDTHS}: the input of W_O was not kept", "refused")
     heads, width = read.shape[2:]
-    return _exact("widths", "M1", f"{WIDTHS}: {heads} × {width} = {heads * width}", "holds" if heads == place.heads else "fails")
+    return _exact("widths", "M1", f"{WIDTHS}: {heads} × {width} = {heads * width}", "passes" if heads == place.heads else "fails")
 
 
 def _slices(run: "Run", place: "Place") -> dict[str, Any]:
@@ -57,13 +57,13 @@ def _slices(run: "Run", place: "Place") -> dict[str, Any]:
     group = place.heads // place.key_heads
     for first in range(0, place.heads, group):
         some = query[first : first + group, sample_rows(place.queries)].flatten(1)
-        if len(torch.unique(some, dim=0)) < len(some) and _twins(query[first : first + group]):
+        if len(torch.unique(some, dim=0)) < len(some) and _has_duplicates(query[first : first + group]):
             return _exact("slices", "M5", SLICES, "fails")
-    return _exact("slices", "M5", SLICES, "holds")
+    return _exact("slices", "M5", SLICES, "passes")
 
 
-def _twins(query: torch.Tensor) -> bool:
-    """Whether two heads ask exactly the same everywhere."""
+def _has_duplicates(query: torch.Tensor) -> bool:
+    """Whether two heads have identical queries at every token."""
     return any(torch.equal(query[i], query[j]) for i in range(len(query)) for j in range(i))
 
 
@@ -72,5 +72,5 @@ def _exact(name: str, move: str, sentence: str, state: str) -> dict[str, Any]:
 
 
 def _worst(verdicts: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """One that fails; else one that holds; else what there is."""
-    return min(verdicts, key=lambda one: ("fails", "holds", "refused", "vacuous").index(one["state"]))
+    """The verdict over all layers: the first that fails, else the first that passes, else the first."""
+    return min(verdicts, key=lambda one: ("fails", "passes", "refused", "vacuous").index(one["state"]))

@@ -1,7 +1,7 @@
-"""The sample texts of the page, and sizes of what it shows of them."""
+"""The sample texts of the page, and limits on texts."""
 
-CHARACTERS = 400_000  # of a text that somebody may send
-THUMBNAIL = 24  # cells of a map in small
+MAX_CHARACTERS = 400_000  # of a text that may be run
+THUMBNAIL = 24  # cells along the side of a thumbnail
 
 TEXTS = {
     "cat": {"title": "The cat sat on the mat…", "text": "The cat sat on the mat because it was tired."},

@@ -1,4 +1,4 @@
-"""A tile as a PNG in the page's colours; hidden pixels are transparent."""
+"""A tile as a PNG in the page's colours; masked pixels are transparent."""
 
 from functools import cache
 from io import BytesIO
@@ -13,19 +13,19 @@ SCALES = ("sqrt", "lin", "log")
 DECADES = 5  # of the logarithmic scale, below 1
 
 
-def png(tile: Float[Tensor, "h w"], ramp: str, scale: str) -> bytes:
-    """The picture of a tile.
+def tile_png(tile: Float[Tensor, "h w"], ramp: str, scale: str) -> bytes:
+    """The image of a tile.
 
     Args:
         ramp: light or dark.
-        scale: how a weight becomes a place on the ramp: sqrt, lin or log.
+        scale: how a weight is mapped to the ramp: sqrt, lin or log.
     """
     from PIL import Image
 
     weights = tile.numpy()
-    shares = np.clip(np.nan_to_num(weights), 0, 1)
-    places = {"sqrt": np.sqrt, "lin": lambda x: x, "log": _log}[scale](shares)
-    colours = _table(ramp)[np.rint(places * 255).astype(np.uint8)]
+    clipped = np.clip(np.nan_to_num(weights), 0, 1)
+    positions = {"sqrt": np.sqrt, "lin": lambda x: x, "log": _log}[scale](clipped)
+    colours = _table(ramp)[np.rint(positions * 255).astype(np.uint8)]
     colours[weights < 0] = 0
     colours[np.isnan(weights)] = (255, 0, 255, 255)
     file = BytesIO()
@@ -33,12 +33,12 @@ def png(tile: Float[Tensor, "h w"], ramp: str, scale: str) -> bytes:
     return file.getvalue()
 
 
-def _log(shares: np.ndarray) -> np.ndarray:
-    return np.clip(1 + np.log10(np.maximum(shares, 10.0**-DECADES)) / DECADES, 0, 1)
+def _log(weights: np.ndarray) -> np.ndarray:
+    return np.clip(1 + np.log10(np.maximum(weights, 10.0**-DECADES)) / DECADES, 0, 1)
 
 
 @cache
 def _table(ramp: str) -> np.ndarray:
     """256 colours along a ramp."""
-    words = [colour(step / 255, RAMPS[ramp]) for step in range(256)]
-    return np.array([[*bytes.fromhex(word[1:]), 255] for word in words], np.uint8)
+    colours = [colour(step / 255, RAMPS[ramp]) for step in range(256)]
+    return np.array([[*bytes.fromhex(one[1:]), 255] for one in colours], np.uint8)

@@ -1,1 +1,1 @@
-"""Routes, one file a subject."""
+"""The routes, one module for each subject."""

@@ -1,7 +1,7 @@
-"""Routes about the server itself, and about what needs no model: state, sessions, events, the five moves, what can be checked."""
+"""Routes about the server itself, and those that need no run: state, sessions, events, the five moves, what can be checked, claims, roles."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -9,124 +9,126 @@ from starlette.routing import Route
 
 from headwise import __version__
 from headwise.server.guard import BODY_BYTES
-from headwise.server.payloads.sample_texts import CHARACTERS
-from headwise.server.responses import said
-from headwise.server.routes.runs import CELLS
-from headwise.server.state.app_state import Desk, abilities
-from headwise.server.state.edit_history import EDITS
+from headwise.server.payloads.sample_texts import MAX_CHARACTERS
+from headwise.server.responses import json_response
+from headwise.server.routes.runs import MAX_CELLS
+from headwise.server.state.app_state import AppState, available_features
+from headwise.server.state.build_info import kill_matrix
+from headwise.server.state.edit_history import MAX_EDITS
+from headwise.server.state.jobs import MAX_RUNNING
 from headwise.server.state.run_cache import once
-from headwise.server.work import transformers_import as imports
-from headwise.server.work.background_jobs import AT_ONCE
+from headwise.server.work.transformers_import import import_transformers
+
+if TYPE_CHECKING:
+    from headwise.experiments.available_results import AvailableResults
 
 OURS = "headwise:attend"
 
 
-def routes(desk: Desk) -> list[Route]:
-    found = About(desk)
+def routes(state: AppState) -> list[Route]:
+    handlers = AboutRoutes(state)
     return [
-        Route("/api/state", found.state),
-        Route("/api/models/{id}/open", found.open, methods=["POST"]),
-        Route("/api/sessions", found.begin, methods=["POST"]),
-        Route("/api/events", found.events),
-        Route("/api/moves", found.moves),
-        Route("/api/check", found.check),
-        Route("/api/kills", found.kills),
-        Route("/api/claims", found.claims),
-        Route("/api/roles", found.roles),
+        Route("/api/state", handlers.server_state),
+        Route("/api/models/{id}/open", handlers.open_model, methods=["POST"]),
+        Route("/api/sessions", handlers.new_session, methods=["POST"]),
+        Route("/api/events", handlers.events),
+        Route("/api/moves", handlers.moves),
+        Route("/api/check", handlers.check_subjects),
+        Route("/api/kill-matrix", handlers.kill_matrix),
+        Route("/api/claims", handlers.claims),
+        Route("/api/roles", handlers.roles),
     ]
 
 
-class About:
-    """The handlers, with the desk that they stand at."""
+class AboutRoutes:
+    """The handlers, and the state that they work on."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, state: AppState) -> None:
+        self.state = state
 
-    async def state(self, request: Request) -> Response:
-        settings = self.desk.settings
-        limits = {"text_characters": CHARACTERS, "body_bytes": BODY_BYTES, "edits": EDITS, "cells": CELLS, "jobs": AT_ONCE}
-        compare = None if settings.compare is None else dict(zip(("base", "tuned"), map(self.desk.library.named, settings.compare), strict=True))
-        return said(
+    async def server_state(self, request: Request) -> Response:
+        settings = self.state.settings
+        limits = {"text_characters": MAX_CHARACTERS, "body_bytes": BODY_BYTES, "edits": MAX_EDITS, "cells": MAX_CELLS, "jobs": MAX_RUNNING}
+        compare = None if settings.compare is None else dict(zip(("base", "tuned"), map(self.state.models.named, settings.compare), strict=True))
+        return json_response(
             {
                 "version": __version__,
                 "may_write": request.scope["state"]["may_write"],
                 "limits": limits,
-                "can": sorted(abilities()),
-                "models": self.desk.library.entries(),
-                "texts": [{"id": id, **text} for id, text in self.desk.texts.items()],
+                "can": sorted(available_features()),
+                "models": self.state.models.entries(),
+                "texts": [{"id": id, **text} for id, text in self.state.texts.items()],
                 "compare": compare,
                 "subjects": list(settings.subjects),
             }
         )
 
-    async def open(self, request: Request) -> Response:
+    async def open_model(self, request: Request) -> Response:
         """Begin to open a model."""
-        found = self.desk.library.open(request.path_params["id"])
-        return said({"id": found.id, "state": found.state}, 202)
+        found = self.state.models.open(request.path_params["id"])
+        return json_response({"id": found.id, "state": found.state}, 202)
 
-    async def begin(self, request: Request) -> Response:
-        return said({"session": self.desk.hub.open().id}, 201)
+    async def new_session(self, request: Request) -> Response:
+        return json_response({"session": self.state.sessions.open().id}, 201)
 
     async def events(self, request: Request) -> Response:
-        session = self.desk.hub.get(request.query_params.get("session", ""))
-        return StreamingResponse(
-            self.desk.hub.listen(session), media_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        )
+        session = self.state.sessions.get(request.query_params.get("session", ""))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(self.state.sessions.stream(session), media_type="text/event-stream", headers=headers)
 
     async def moves(self, request: Request) -> Response:
-        return said(await self.desk.work.look(_moves))
+        return json_response(await self.state.threads.look(_moves))
 
-    async def check(self, request: Request) -> Response:
-        """What can be checked."""
-        return said({"subjects": [*await self.desk.work.look(_peers), *(_own(name) for name in (OURS, *self.desk.settings.subjects))]})
+    async def check_subjects(self, request: Request) -> Response:
+        """The attention implementations that can be checked."""
+        own = [_own_subject(name) for name in (OURS, *self.state.settings.subjects)]
+        return json_response({"subjects": [*await self.state.threads.look(_known_subjects), *own]})
 
-    async def kills(self, request: Request) -> Response:
-        from headwise.server.state.build_info import kills
-
-        return said(await self.desk.work.look(kills))
+    async def kill_matrix(self, request: Request) -> Response:
+        return json_response(await self.state.threads.look(kill_matrix))
 
     async def roles(self, request: Request) -> Response:
-        """The roles that heads can be asked for here, by name."""
-        return said({"roles": await self.desk.work.look(_playable)})
+        """The roles that heads can be tested for."""
+        return json_response({"roles": await self.state.threads.look(_roles)})
 
     async def claims(self, request: Request) -> Response:
-        """What is said about heads, with the cards that a model has already; nothing is measured."""
-        asked = request.query_params.get("model")
-        model = None if asked is None else await self.desk.library.opened(asked)
-        every = await self.desk.work.look(_claims)
+        """Claims about heads, with the cards that a model already has; nothing is measured."""
+        id = request.query_params.get("model")
+        model = None if id is None else await self.state.models.opened(id)
+        claims_with_cards = await self.state.threads.look(_claims)
         if model is None:
-            return said({"model": None, "claims": await self.desk.work.look(every, None)})
+            return json_response({"model": None, "claims": await self.state.threads.look(claims_with_cards, None)})
         from headwise.experiments.available_results import AvailableResults
 
-        hand = await once(self.desk.hands, asked, lambda: self.desk.work.look(AvailableResults, model))
-        return said({"model": asked, "claims": await self.desk.work.look(every, hand)})
+        results = await once(self.state.claim_results, id, lambda: self.state.threads.look(AvailableResults, model))
+        return json_response({"model": id, "claims": await self.state.threads.look(claims_with_cards, results)})
 
 
-def _claims() -> Callable[..., Any]:
-    imports.transformers()
-    from headwise.server.payloads.claim_cards import every
+def _claims() -> "Callable[[AvailableResults | None], list[dict[str, Any]]]":
+    import_transformers()
+    from headwise.server.payloads.claim_cards import claims_with_cards
 
-    return every
+    return claims_with_cards
 
 
-def _playable() -> list[dict[str, str]]:
-    imports.transformers()
-    from headwise.server.payloads.played_roles import playable
+def _roles() -> list[dict[str, str]]:
+    import_transformers()
+    from headwise.server.payloads.role_scores import testable_roles
 
-    return playable()
+    return testable_roles()
 
 
 def _moves() -> dict[str, Any]:
-    from headwise.server.payloads.moves import moves
+    from headwise.server.payloads.moves import moves_data
 
-    return moves()
+    return moves_data()
 
 
-def _peers() -> list[dict[str, Any]]:
-    """Every attention of the field that is known by name, and whether its package is there."""
+def _known_subjects() -> list[dict[str, Any]]:
+    """Every attention implementation that is known by name, and whether its package is installed."""
     from importlib.util import find_spec
 
-    imports.transformers()
+    import_transformers()
     from headwise.conformance.adapters.find import peers
 
     return [
@@ -135,5 +137,5 @@ def _peers() -> list[dict[str, Any]]:
     ]
 
 
-def _own(name: str) -> dict[str, Any]:
-    return {"name": name, "statement": "our own" if name == OURS else "named at start", "installed": True, "needs": []}
+def _own_subject(name: str) -> dict[str, Any]:
+    return {"name": name, "statement": "headwise's own" if name == OURS else "named at start", "installed": True, "needs": []}

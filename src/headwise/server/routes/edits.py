@@ -1,4 +1,4 @@
-"""Routes about edits: heads that say more or less, what that does, and the checkpoint that comes of it."""
+"""Routes about edits: heads that are scaled, their effect on the output, and the checkpoint saved from them."""
 
 import re
 from collections.abc import Sequence
@@ -8,182 +8,171 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headwise.errors import ArgumentError
+from headwise.errors import RequestError
 from headwise.server.guard import check_token
-from headwise.server.responses import Denied, body_of, said
-from headwise.server.state.app_state import Desk
-from headwise.server.state.edit_history import Edit, History
+from headwise.server.payloads.head_scale import HeadScale, find_place
+from headwise.server.responses import json_response, read_body
+from headwise.server.state.app_state import AppState
+from headwise.server.state.edit_history import EditHistory
 from headwise.server.state.model_library import entry
-from headwise.server.state.run_cache import Held
-from headwise.server.state.sessions import Session
+from headwise.server.state.run_cache import CachedRun
+from headwise.server.state.sessions import PageSession
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
-    from headwise.models.runs.places import Place
 
-LARGEST = 16.0
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+LARGEST_SCALE = 16.0
+CHECKPOINT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
-def routes(desk: Desk) -> list[Route]:
-    """Every route that begins with /api/edits, and what edits do to a run."""
-    found = Edits(desk)
+def routes(state: AppState) -> list[Route]:
+    """Every route that begins with /api/edits, and the effect of edits on a run."""
+    handlers = EditRoutes(state)
     return [
-        Route("/api/edits/{model}", found.get),
-        Route("/api/edits/{model}", found.put, methods=["POST"]),
-        Route("/api/edits/{model}", found.drop, methods=["DELETE"]),
-        Route("/api/edits/{model}/undo", found.undo, methods=["POST"]),
-        Route("/api/edits/{model}/redo", found.redo, methods=["POST"]),
-        Route("/api/edits/{model}/save", found.save, methods=["POST"]),
-        Route("/api/runs/{id}/effect", found.effect),
-        Route("/api/runs/{id}/dose/{layer:int}/{head:int}", found.dose),
+        Route("/api/edits/{model}", handlers.get),
+        Route("/api/edits/{model}", handlers.put, methods=["POST"]),
+        Route("/api/edits/{model}", handlers.drop, methods=["DELETE"]),
+        Route("/api/edits/{model}/undo", handlers.undo, methods=["POST"]),
+        Route("/api/edits/{model}/redo", handlers.redo, methods=["POST"]),
+        Route("/api/edits/{model}/save", handlers.save, methods=["POST"]),
+        Route("/api/runs/{id}/effect", handlers.effect),
+        Route("/api/runs/{id}/dose/{layer:int}/{head:int}", handlers.dose),
     ]
 
 
-class Edits:
-    """The handlers, with the desk that they stand at."""
+class EditRoutes:
+    """The handlers, and the state that they work on."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, state: AppState) -> None:
+        self.state = state
 
     async def get(self, request: Request) -> Response:
-        session = self.desk.hub.get(request.query_params.get("session", ""))
-        return await self._told(request, session)
+        session = self.state.sessions.get(request.query_params.get("session", ""))
+        return await self._edits(request, session)
 
     async def put(self, request: Request) -> Response:
-        """A head is to say so many times what it says."""
+        """Scale a head."""
         check_token(request.scope)
-        asked = await body_of(request, {"session": str, "part": str, "layer": int, "head": int, "scale": float})
-        session, run = self.desk.hub.get(asked["session"]), await self._some_run(request, asked["session"]).whole()
-        if not 0 <= asked["scale"] <= LARGEST:
-            raise Denied(400, "ArgumentError", f"scale must be in 0..{LARGEST:g}, got {asked['scale']}. 0 silences a head, 1 leaves it as it is.")
-        place = place_of(run, asked["part"], asked["layer"], asked["head"])
-        self._history(request, session).put(Edit(place.part, place.layer, asked["head"], float(asked["scale"])))
-        return await self._told(request, session)
+        body = await read_body(request, {"session": str, "part": str, "layer": int, "head": int, "scale": float})
+        session, run = self.state.sessions.get(body["session"]), await self._some_run(request, body["session"]).ready()
+        if not 0 <= body["scale"] <= LARGEST_SCALE:
+            raise RequestError(400, "ArgumentError", f"scale must be in 0..{LARGEST_SCALE:g}, got {body['scale']}. 0 ablates a head, 1 leaves it unchanged.")
+        place = find_place(run, body["part"], body["layer"], body["head"])
+        self._history(request, session).put(HeadScale(place.part, place.layer, body["head"], float(body["scale"])))
+        return await self._edits(request, session)
 
     async def drop(self, request: Request) -> Response:
-        """One head's edit is taken away, or all."""
+        """Remove the edit of one head, or all edits."""
         check_token(request.scope)
         query = request.query_params
-        session = self.desk.hub.get(query.get("session", ""))
+        session = self.state.sessions.get(query.get("session", ""))
         given = [query.get(name) for name in ("part", "layer", "head")]
         if any(given) and not all(given):
-            raise Denied(400, "ArgumentError", f"part, layer and head must come together, got {', '.join(query)}. Give all, or none for all edits.")
-        numbers = [int(word) if word is not None and word.isdecimal() and len(word) < 10 else -1 for word in given[1:]]
+            raise RequestError(400, "ArgumentError", f"part, layer and head must come together, got {', '.join(query)}. Give all, or none for all edits.")
+        numbers = [int(number) if number is not None and number.isdecimal() and len(number) < 10 else -1 for number in given[1:]]
         self._history(request, session).drop((given[0], *numbers) if given[0] is not None else None)  # pyright: ignore[reportArgumentType]
-        return await self._told(request, session)
+        return await self._edits(request, session)
 
     async def undo(self, request: Request) -> Response:
-        session = await self._writer(request)
+        session = await self._writing_session(request)
         self._history(request, session).undo()
-        return await self._told(request, session)
+        return await self._edits(request, session)
 
     async def redo(self, request: Request) -> Response:
-        session = await self._writer(request)
+        session = await self._writing_session(request)
         self._history(request, session).redo()
-        return await self._told(request, session)
+        return await self._edits(request, session)
 
     async def save(self, request: Request) -> Response:
-        """The edits as a checkpoint of their own."""
+        """Save the edited model as a checkpoint."""
         check_token(request.scope)
-        asked = await body_of(request, {"session": str, "name": str})
-        session, name = self.desk.hub.get(asked["session"]), asked["name"]
-        if not NAME.fullmatch(name):
-            raise Denied(400, "ArgumentError", f"name must be letters, digits, '.', '_' and '-', at most 64, got {name[:80]!r}. Choose another.")
+        body = await read_body(request, {"session": str, "name": str})
+        session, name = self.state.sessions.get(body["session"]), body["name"]
+        if not CHECKPOINT_NAME.fullmatch(name):
+            message = f"name must be letters, digits, '.', '_' and '-', at most 64, got {name[:80]!r}. Choose another."
+            raise RequestError(400, "ArgumentError", message)
         edits = self._history(request, session).edits
         if not edits:
-            raise Denied(400, "ArgumentError", "a checkpoint must have an edit, got none. Make one first.")
-        run = await self._some_run(request, session.id).whole()
-        path = self.desk.settings.save / name
+            raise RequestError(400, "ArgumentError", "There are no edits to save. Make one first.")
+        run = await self._some_run(request, session.id).ready()
+        path = self.state.settings.save / name
 
         def write() -> dict[str, Any]:
-            from headwise.server.payloads.saved_checkpoint import save
+            from headwise.server.payloads.saved_checkpoint import save_checkpoint
 
-            return save(self.desk.library.ready(request.path_params["model"]), run, edits, path)
+            return save_checkpoint(self.state.models.ready(request.path_params["model"]), run, edits, path)
 
-        told = await self.desk.work.run(write)
-        added = self.desk.library.add(path, self.desk.library.get(request.path_params["model"]))
-        return said({**told, "model": added.id}, 201)
+        saved = await self.state.threads.run(write)
+        added = self.state.models.add(path, self.state.models.get(request.path_params["model"]))
+        return json_response({**saved, "model": added.id}, 201)
 
     async def effect(self, request: Request) -> Response:
-        """What the session's edits do to what the model says in the end."""
-        held = self.desk.keep.get(request.path_params["id"])
-        run = await held.whole()
-        session = self.desk.hub.get(request.query_params.get("session", ""))
-        edits = self._history_of(session, held.model).edits
+        """The effect of the session's edits on the model's output."""
+        cached = self.state.runs.get(request.path_params["id"])
+        run = await cached.ready()
+        session = self.state.sessions.get(request.query_params.get("session", ""))
+        edits = self._history_of(session, cached.model).edits
 
         def measure() -> dict[str, Any]:
-            from headwise.server.payloads.edit_measurements import effect
+            from headwise.server.payloads.edit_measurements import measure_effect
 
-            return effect(self.desk.library.ready(held.model), run, edits)
+            return measure_effect(self.state.models.ready(cached.model), run, edits)
 
-        return said(await held.once(("effect", edits), lambda: self.desk.work.run(measure)))
+        return json_response(await cached.once(("effect", edits), lambda: self.state.threads.run(measure)))
 
     async def dose(self, request: Request) -> Response:
-        """What nine scales of a head do, upon the session's other edits."""
-        held = self.desk.keep.get(request.path_params["id"])
-        run = await held.whole()
-        session = self.desk.hub.get(request.query_params.get("session", ""))
-        part = request.query_params.get("part", held.facts["parts"][0]["name"])
-        place, head = place_of(run, part, *(request.path_params[name] for name in ("layer", "head"))), request.path_params["head"]
-        others = tuple(one for one in self._history_of(session, held.model).edits if one.place != (part, place.layer, head))
+        """The effect of nine scales of a head, on top of the session's other edits."""
+        cached = self.state.runs.get(request.path_params["id"])
+        run = await cached.ready()
+        session = self.state.sessions.get(request.query_params.get("session", ""))
+        part = request.query_params.get("part", cached.facts["parts"][0]["name"])
+        place, head = find_place(run, part, *(request.path_params[name] for name in ("layer", "head"))), request.path_params["head"]
+        others = tuple(one for one in self._history_of(session, cached.model).edits if one.place != (part, place.layer, head))
 
         def measure() -> dict[str, Any]:
-            from headwise.server.payloads.edit_measurements import dose
+            from headwise.server.payloads.edit_measurements import measure_dose
 
-            return dose(self.desk.library.ready(held.model), run, place, head, others)
+            return measure_dose(self.state.models.ready(cached.model), run, place, head, others)
 
-        return said(await held.once(("dose", part, place.layer, head, others), lambda: self.desk.work.run(measure)))
+        return json_response(await cached.once(("dose", part, place.layer, head, others), lambda: self.state.threads.run(measure)))
 
-    async def _writer(self, request: Request) -> Session:
+    async def _writing_session(self, request: Request) -> PageSession:
         check_token(request.scope)
-        return self.desk.hub.get((await body_of(request, {"session": str}))["session"])
+        return self.state.sessions.get((await read_body(request, {"session": str}))["session"])
 
-    def _history(self, request: Request, session: Session) -> History:
-        return self._history_of(session, self.desk.library.get(request.path_params["model"]).id)
+    def _history(self, request: Request, session: PageSession) -> EditHistory:
+        return self._history_of(session, self.state.models.get(request.path_params["model"]).id)
 
     @staticmethod
-    def _history_of(session: Session, model: str) -> History:
-        return session.edits.setdefault(model, History())
+    def _history_of(session: PageSession, model: str) -> EditHistory:
+        return session.edits.setdefault(model, EditHistory())
 
-    def _some_run(self, request: Request, session: str) -> Held:
-        """A run of the model, by which its heads are known.
+    def _some_run(self, request: Request, session: str) -> CachedRun:
+        """A run of the model, which shows where its heads are.
 
         Raises:
-            Denied: the session has none.
+            RequestError: the session has none.
         """
-        model = self.desk.library.get(request.path_params["model"]).id
-        found = [held for held in self.desk.keep.runs.values() if held.model == model and session in held.sessions]
+        model = self.state.models.get(request.path_params["model"]).id
+        found = [cached for cached in self.state.runs.runs.values() if cached.model == model and session in cached.sessions]
         if not found:
-            raise Denied(410, "RunGone", f"a text must have been read by {model} first, got none in this session. Run one.")
+            raise RequestError(410, "RunGone", f"This session has no run of {model}. Run a text first.")
         return found[-1]
 
-    async def _told(self, request: Request, session: Session) -> Response:
-        """The list of edits, and the tensors that a checkpoint of them would change."""
+    async def _edits(self, request: Request, session: PageSession) -> Response:
+        """The list of edits, and the tensors that a checkpoint with them would change."""
         history = self._history(request, session)
-        model = self.desk.library.get(request.path_params["model"])
-        told: dict[str, Any] = {"edits": [vars(edit) for edit in history.edits], "undo": len(history.past), "redo": len(history.future)}
-        told |= {"tensors": [], "of_tensors": entry(model).get("tensors", 0)}
+        model = self.state.models.get(request.path_params["model"])
+        data: dict[str, Any] = {"edits": [vars(edit) for edit in history.edits], "undo": len(history.past), "redo": len(history.future)}
+        data |= {"tensors": [], "of_tensors": entry(model).get("tensors", 0)}
         if history.edits:
-            run = await self._some_run(request, session.id).whole()
-            told["tensors"] = await self.desk.work.look(tensors, run, history.edits)
-        return said(told)
+            run = await self._some_run(request, session.id).ready()
+            data["tensors"] = await self.state.threads.look(changed_tensors, run, history.edits)
+        return json_response(data)
 
 
-def place_of(run: "Run", part: str, layer: int, head: int) -> "Place":
-    """The attention call that a head is of.
-
-    Raises:
-        ArgumentError: there is no such head.
-    """
-    found = next((place for place in run.places if (place.part, place.layer) == (part, layer)), None)
-    if found is None or not 0 <= head < found.heads:
-        raise ArgumentError(f"a head must be one of the model's, got layer {layer}, head {head} of part {part[:40]!r}. Choose another.")
-    return found
-
-
-def tensors(run: "Run", edits: Sequence[Edit]) -> list[str]:
-    """The parameters that a checkpoint of these edits changes: the blocks of W_O, in which a head's scale goes up.
+def changed_tensors(run: "Run", edits: Sequence[HeadScale]) -> list[str]:
+    """The parameters that a checkpoint with these edits changes: the blocks of W_O that the scales are multiplied into.
 
     Raises:
         WritesRefused: heads cannot be told apart before W_O.
@@ -191,5 +180,5 @@ def tensors(run: "Run", edits: Sequence[Edit]) -> list[str]:
     from headwise.models.parameters.head_blocks import output_block
 
     sites, hf = run.forward_pass.layout.sites, run.forward_pass.hf
-    places = [place_of(run, edit.part, edit.layer, edit.head) for edit in edits]
+    places = [find_place(run, edit.part, edit.layer, edit.head) for edit in edits]
     return sorted({output_block(hf, sites[place.index], place.heads, edit.head).parameter for place, edit in zip(places, edits, strict=True)})

@@ -1,40 +1,41 @@
-"""What every route stands at: the models, the sessions, the runs, the jobs and the places for work of one server."""
+"""Everything that one server holds: its models, sessions, runs, jobs and threads."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwise.server.payloads.sample_texts import TEXTS
-from headwise.server.state.model_library import Library, Shelved, entry
-from headwise.server.state.run_cache import Keep
-from headwise.server.state.sessions import Hub
-from headwise.server.work.background_jobs import Jobs
-from headwise.server.work.thread_pool import Work
+from headwise.server.state.jobs import Jobs
+from headwise.server.state.model_library import ModelEntry, ModelLibrary, entry
+from headwise.server.state.run_cache import RunCache
+from headwise.server.state.sessions import Sessions
+from headwise.server.work.thread_pools import ThreadPools
 
 if TYPE_CHECKING:
+    from headwise.experiments.available_results import AvailableResults
     from headwise.models.model import Model
 
-BUDGET = 1 << 30  # bytes for all runs together
+RUN_BUDGET = 1 << 30  # bytes for all runs together
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a server was started.
+class ServerSettings:
+    """The options a server is started with.
 
     Attributes:
         models: names, or opened models, in the order of the page's list.
-        folder: whose subfolders are models too.
+        token: required of requests that change something.
+        folder: a folder whose subfolders are models too.
         save: where checkpoints are written.
         compare: names of two of the models.
-        subjects: import paths of attentions that may be checked beside those known by name.
-        token: what a request that writes must know.
-        hosts: names by which the server is called.
+        subjects: import paths of attention implementations that may be checked beside those known by name.
+        hosts: names of the server, without the port.
         port: of its address; None where it is not known.
-        any_address: it listens on every address.
+        any_address: the server listens on every interface.
         budget: bytes for all runs together.
     """
 
@@ -47,44 +48,50 @@ class Settings:
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]")
     port: int | None = None
     any_address: bool = False
-    budget: int = BUDGET
+    budget: int = RUN_BUDGET
 
 
 @dataclass(eq=False)
-class Desk:
-    """The parts of one server, the sample texts that it offers, and by model where the cards of its claims are looked up."""
+class AppState:
+    """The parts of one server.
 
-    settings: Settings
-    hub: Hub = field(init=False)
-    library: Library = field(init=False)
-    keep: Keep = field(init=False)
+    Attributes:
+        texts: sample texts that the page offers, by id.
+        claim_results: for each model, where the results of its claims are looked up.
+        background_tasks: work that nobody waits for.
+    """
+
+    settings: ServerSettings
+    sessions: Sessions = field(init=False)
+    models: ModelLibrary = field(init=False)
+    runs: RunCache = field(init=False)
     jobs: Jobs = field(init=False)
-    work: Work = field(init=False)
+    threads: ThreadPools = field(init=False)
     texts: dict[str, dict[str, str]] = field(default_factory=lambda: dict(TEXTS))
-    hands: dict[Any, asyncio.Future] = field(default_factory=dict)
-    errands: set[asyncio.Future] = field(default_factory=set)
+    claim_results: "dict[Hashable, asyncio.Future[AvailableResults]]" = field(default_factory=dict)
+    background_tasks: set[asyncio.Future[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.hub = Hub(self._freed)
-        self.library = Library(self.settings.models, self.settings.folder, self._changed)
-        self.keep = Keep(self.settings.budget)
-        self.jobs = Jobs(self.hub)
+        self.sessions = Sessions(self._session_ended)
+        self.models = ModelLibrary(self.settings.models, self.settings.folder, self._model_changed)
+        self.runs = RunCache(self.settings.budget)
+        self.jobs = Jobs(self.sessions)
 
-    def errand(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that nobody waits for; it is given up when the server ends."""
+    def in_background(self, work: Coroutine[None, None, None]) -> None:
+        """Start work that nobody waits for; it is dropped when the server ends."""
         task = asyncio.ensure_future(work)
-        self.errands.add(task)
-        task.add_done_callback(self.errands.discard)
+        self.background_tasks.add(task)
+        task.add_done_callback(self.background_tasks.discard)
 
-    def _freed(self, session: str) -> None:
-        self.keep.leave(session)
+    def _session_ended(self, session: str) -> None:
+        self.runs.leave(session)
         self.jobs.leave(session)
 
-    def _changed(self, found: Shelved) -> None:
-        self.hub.tell("model", entry(found))
+    def _model_changed(self, changed: ModelEntry) -> None:
+        self.sessions.publish("model", entry(changed))
 
 
-ABLE = {
+FEATURES = {
     "importance": "headwise.server.payloads.edit_measurements",
     "edit": "headwise.interventions.edited",
     "save": "headwise.interventions.save",
@@ -95,6 +102,6 @@ ABLE = {
 
 
 @cache
-def abilities() -> Mapping[str, str]:
-    """What this installation can do beyond what is always there, and the code that does it."""
-    return {name: module for name, module in ABLE.items() if find_spec(module) is not None}
+def available_features() -> Mapping[str, str]:
+    """What this installation can do beyond what is always there, and the module that does it."""
+    return {name: module for name, module in FEATURES.items() if find_spec(module) is not None}

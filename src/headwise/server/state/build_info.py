@@ -1,12 +1,13 @@
-"""What comes with this version, made when it was built."""
+"""Results that ship with this version, made when it was built."""
 
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+from headwise.server.payloads.json_data import Json
 
 
 @cache
-def kills() -> dict[str, Any]:
-    """The kill matrix of docs/kill-matrix.md; a test makes that anew and compares."""
-    return json.loads(files("headwise.server").joinpath("kills.json").read_text(encoding="utf-8"))
+def kill_matrix() -> Json:
+    """The kill matrix of docs/kill-matrix.md; a test recomputes and compares it."""
+    return json.loads(files("headwise.server").joinpath("kill_matrix.json").read_text(encoding="utf-8"))

@@ -1,113 +1,117 @@
-"""The first view of a model: what was seen at an earlier start until the model is open, held against its own numbers then; and kept for the next start."""
+"""The first view of a model: shown from an earlier start while the model is being opened, then compared with the model's own numbers; stored for the next."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headwise.errors import RequestError
 from headwise.server.payloads.sample_texts import TEXTS, THUMBNAIL
-from headwise.server.responses import Denied
-from headwise.server.state import first_view_cache as kept
-from headwise.server.state.app_state import Desk
-from headwise.server.state.first_view_cache import Seen
-from headwise.server.state.model_library import Shelved, facts
-from headwise.server.state.run_cache import Held
+from headwise.server.state import first_view_cache
+from headwise.server.state.app_state import AppState
+from headwise.server.state.first_view_cache import Arrays, FirstView
+from headwise.server.state.model_library import ModelEntry, model_facts
+from headwise.server.state.run_cache import CachedRun
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
 
 
-async def looked(desk: Desk, held: Held, what: str, part: str) -> Any:
-    """The mean of every statistic ("grid") or write ("writes") of each head, made when first asked for."""
+async def head_means(state: AppState, cached: CachedRun, name: str, part: str) -> Arrays:
+    """The mean of every statistic ("grid") or write ("writes") of each head, computed when first requested."""
 
-    async def make() -> Any:
-        run = await held.whole()
-        from headwise.server.payloads import text_run as reading
+    async def compute() -> Arrays:
+        run = await cached.ready()
+        from headwise.server.payloads import text_run
 
-        return await desk.work.look(getattr(reading, what), run, part)
+        return await state.threads.look(getattr(text_run, name), run, part)
 
-    return await held.once((what, part), make)
+    return await cached.once((name, part), compute)
 
 
-def foreseen(desk: Desk, shelved: Shelved, seen: Seen, session: str) -> Held:
-    """What was seen of a model that is being opened."""
+def show_first_view(state: AppState, model: ModelEntry, view: FirstView, session: str) -> CachedRun:
+    """The first view of a model that is still being opened; its run follows when it is open.
 
-    async def make(held: Held) -> "Run":
+    When the model's own numbers differ from the stored ones, everything that waits for the run gets RunGone, and the stored view is removed.
+    """
+
+    async def read(cached: CachedRun) -> "Run":
         try:
-            return await made(held)
+            return await read_and_compare(cached)
         except BaseException:
-            shelved.seen = None  # nobody is shown it again
+            model.first_view = None  # it is shown to nobody again
             raise
 
-    async def made(held: Held) -> "Run":
-        model = await desk.library.opened(shelved.id)
-        from headwise.server.payloads.text_run import grid, read, writes
-        from headwise.server.payloads.weight_maps import thumbnails  # not before: opening a model imports the same in its thread
+    async def read_and_compare(cached: CachedRun) -> "Run":
+        opened = await state.models.opened(model.id)
+        from headwise.server.payloads.text_run import grid, read_text, writes
+        from headwise.server.payloads.weight_maps import thumbnails  # not earlier: the thread that opens the model imports the same
 
-        run, now = await desk.work.run(read, model, seen.text)
+        run, facts = await state.threads.run(read_text, opened, view.text)
         means = {"grid": grid, "writes": writes}
-        arrays = {name: await desk.work.look(means[name], run, seen.part) for name in seen.arrays}
-        layers = next(one["layers"] for one in now["parts"] if one["name"] == seen.part)
-        if not seen.agrees(arrays, await desk.work.look(thumbnails, run, seen.part, slice(0, layers), THUMBNAIL)):
-            kept.forget(shelved.source)
-            raise Denied(410, "RunGone", "numbers kept from an earlier start must be the model's own, got others. They are dropped: run the text again.")
-        held.facts.update({**now, "id": held.id})
-        held.made |= {(name, seen.part): _done(arrays[name]) for name in arrays}
+        arrays = {name: await state.threads.look(means[name], run, view.part) for name in view.arrays}
+        layers = next(part["layers"] for part in facts["parts"] if part["name"] == view.part)
+        if not view.agrees(arrays, await state.threads.look(thumbnails, run, view.part, slice(0, layers), THUMBNAIL)):
+            if isinstance(model.source, str):
+                first_view_cache.remove(model.source)
+            raise RequestError(410, "RunGone", "The numbers stored at an earlier start are not those of the model now, and were dropped. Run the text again.")
+        cached.facts.update({**facts, "id": cached.id})
+        cached.computed |= {(name, view.part): _finished(arrays[name]) for name in arrays}
         return run
 
-    held = desk.keep.foresee(shelved.id, seen.text, session, seen.facts, make)
-    if held.there is None and not held.made:
-        held.made |= {(name, seen.part): _done(arrays) for name, arrays in seen.arrays.items()}
-        held.remember(_whole(held, seen.part), seen.thumbnails)
-    return held
+    cached = state.runs.expect(model.id, view.text, session, view.facts, read)
+    if cached.run_or_none is None and not cached.computed:
+        cached.computed |= {(name, view.part): _finished(arrays) for name, arrays in view.arrays.items()}
+        cached.remember(_all_thumbnails(cached, view.part), view.thumbnails)
+    return cached
 
 
-def keep_seen(desk: Desk, held: Held) -> None:
-    """Keep a view of a sample text, once it has been shown: the first of each model since the start."""
-    shelved = desk.library.get(held.model)
-    part = held.facts["parts"][0]["name"]
-    thumbnails = held.known(_whole(held, part))
-    opened = shelved.model
-    if shelved.kept or thumbnails is None or held.there is None or opened is None or not isinstance(shelved.source, str):
+def store_first_view(state: AppState, cached: CachedRun) -> None:
+    """Store the view of a sample text once it has been shown: the first of each model since the start."""
+    model = state.models.get(cached.model)
+    part = cached.facts["parts"][0]["name"]
+    thumbnails = cached.known(_all_thumbnails(cached, part))
+    opened = model.model
+    if model.first_view_stored or thumbnails is None or cached.run_or_none is None or opened is None or not isinstance(model.source, str):
         return
-    if opened.origin is None or held.text not in [text["text"] for text in TEXTS.values()]:
+    if opened.origin is None or cached.text not in [text["text"] for text in TEXTS.values()]:
         return
-    shelved.kept = True
-    origin, source = opened.origin, shelved.source
+    model.first_view_stored = True
+    origin, source = opened.origin, model.source
 
-    async def later() -> None:
-        names = ["grid"] if held.facts["parts"][0]["writes_refused"] else ["grid", "writes"]
-        arrays = {name: await looked(desk, held, name, part) for name in names}
-        facts_of_run = {name: value for name, value in held.facts.items() if name not in ("id", "model")}
-        view = Seen(await desk.work.look(facts, opened), held.text, facts_of_run, part, arrays, thumbnails)
+    async def store() -> None:
+        names = ["grid"] if cached.facts["parts"][0]["writes_refused"] else ["grid", "writes"]
+        arrays = {name: await head_means(state, cached, name, part) for name in names}
+        facts = {name: value for name, value in cached.facts.items() if name not in ("id", "model")}
+        view = FirstView(await state.threads.look(model_facts, opened), cached.text, facts, part, arrays, thumbnails)
         if not origin.changed():
-            await desk.work.look(kept.keep, source, origin, view)
+            await state.threads.look(first_view_cache.store, source, origin, view)
 
-    desk.errand(later())
+    state.in_background(store())
 
 
-def keep_run(run: "Run", text: str) -> None:
-    """Keep the first view of a sample text that was read elsewhere, so that the page shows it at its first start."""
-    from headwise.server.payloads.text_run import facts_of, grid, writes
+def store_first_view_of(run: "Run", text: str) -> None:
+    """Store the first view of a sample text that was run elsewhere, so that the page shows it at its first start."""
+    from headwise.server.payloads.text_run import grid, run_facts, writes
     from headwise.server.payloads.weight_maps import thumbnails
 
     model = run.model
     if model is None or model.origin is None or text not in [one["text"] for one in TEXTS.values()]:
         return
-    told = facts_of(model, run, text)
-    first = told["parts"][0]
-    made = {"grid": grid} if first["writes_refused"] else {"grid": grid, "writes": writes}
-    arrays = {name: make(run, first["name"]) for name, make in made.items()}
-    view = Seen(facts(model), text, told, first["name"], arrays, thumbnails(run, first["name"], slice(0, first["layers"]), THUMBNAIL))
+    facts = run_facts(model, run, text)
+    first = facts["parts"][0]
+    means = {"grid": grid} if first["writes_refused"] else {"grid": grid, "writes": writes}
+    arrays = {name: compute(run, first["name"]) for name, compute in means.items()}
+    view = FirstView(model_facts(model), text, facts, first["name"], arrays, thumbnails(run, first["name"], slice(0, first["layers"]), THUMBNAIL))
     if not model.origin.changed():
-        kept.keep(model.name, model.origin, view)
+        first_view_cache.store(model.name, model.origin, view)
 
 
-def _whole(held: Held, part: str) -> tuple[Any, ...]:
-    """The name of the answer that holds every thumbnail of a part."""
-    layers = next(one["layers"] for one in held.facts["parts"] if one["name"] == part)
+def _all_thumbnails(cached: CachedRun, part: str) -> tuple[object, ...]:
+    """The key of the response that holds every thumbnail of a part."""
+    layers = next(one["layers"] for one in cached.facts["parts"] if one["name"] == part)
     return ("thumbnails", part, THUMBNAIL, 0, layers)
 
 
-def _done(value: Any) -> asyncio.Future:
-    found = asyncio.get_running_loop().create_future()
-    found.set_result(value)
-    return found
+def _finished(value: Arrays) -> "asyncio.Future[Arrays]":
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future

@@ -1,7 +1,7 @@
-"""What the page first showed of a model at an earlier start, kept on disk.
+"""First views on disk: what the page showed of a model at an earlier start.
 
-Opening a model takes seconds: most of them go into importing what it is made of. Meanwhile the page shows what was seen then, if nothing has changed since that
-could change a number; when the model is open it reads the text again, and numbers that are not the same are withdrawn.
+Opening a model takes seconds, most of which go into imports. Meanwhile the page shows the stored view, if nothing that could change a number has changed
+since; when the model is open its own numbers are compared with it, and withdrawn if they differ.
 """
 
 import base64
@@ -16,7 +16,7 @@ import numpy as np
 
 from headwise.errors import ModelError
 from headwise.server.payloads.array_pack import pack, unpack
-from headwise.server.responses import plain
+from headwise.server.payloads.json_data import to_json
 from headwise.storage.cache import DIGITS, Cache
 from headwise.storage.environment import environment, likely_threads
 from headwise.storage.file_stamps import Stamp, stamps
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from headwise.storage.source_files import Origin
 
 Arrays = Mapping[str, np.ndarray]
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # a pass on other threads adds up in another order
-CODE = 1  # steps of 8 bits: where a weight lies between two codes
-LARGEST = 4 << 20  # bytes of a view that is kept
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # a pass on another number of threads sums in another order
+CODE_TOLERANCE = 1  # steps of the 8-bit code: where a weight lies between two codes
+LARGEST = 4 << 20  # bytes of a view that is stored
 CACHE = Cache("first-views", format=2)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class FirstView:
     """The first view of a text.
 
     Attributes:
-        model: what the page is told of the model.
-        facts: what it is told of the run.
-        part: the part that was looked at.
-        arrays: "grid" and, where heads can be told apart, "writes": numbers of each head.
-        thumbnails: the answer that holds every map in small.
+        model: facts of the model, as the page gets them.
+        facts: facts of the run, as the page gets them.
+        part: the part that was shown.
+        arrays: "grid" and, where writes can be attributed to heads, "writes": numbers of each head.
+        thumbnails: the response that holds every thumbnail.
     """
 
     model: Mapping[str, Any]
@@ -52,46 +52,46 @@ class Seen:
     thumbnails: bytes
 
     def agrees(self, arrays: Mapping[str, Arrays], thumbnails: bytes) -> bool:
-        """Whether the model's own numbers and maps are these."""
-        kept, now = (unpack(answer)["arrays"]["mass"].astype(int) for answer in (self.thumbnails, thumbnails))
-        maps = kept.shape == now.shape and bool(((kept == 0) == (now == 0)).all()) and bool((abs(kept - now) <= CODE).all())
+        """Whether the model's own numbers and thumbnails are these."""
+        stored, now = (unpack(response)["arrays"]["mass"].astype(int) for response in (self.thumbnails, thumbnails))
+        maps = stored.shape == now.shape and bool(((stored == 0) == (now == 0)).all()) and bool((abs(stored - now) <= CODE_TOLERANCE).all())
         return maps and all(
-            name in arrays and arrays[name].keys() == kept.keys() and all(_same(kept[one], arrays[name][one]) for one in kept)
-            for name, kept in self.arrays.items()
+            name in arrays and arrays[name].keys() == stored.keys() and all(_close(stored[one], arrays[name][one]) for one in stored)
+            for name, stored in self.arrays.items()
         )
 
 
-def find(source: str) -> Seen | None:
-    """What was seen of the model of this name, unless its files, our code, a library or a setting has changed since."""
+def load(source: str) -> FirstView | None:
+    """The stored view of the model of this name; None if its files, our code, a library or a setting has changed since."""
     stored = CACHE.entry(_name(source))
     try:
         if stored is None or stored.key != _key(Path(stored.value["folder"]), None):
             return None
-        told = stored.value
-        arrays = {name: unpack(base64.b64decode(data))["arrays"] for name, data in told["arrays"].items()}
-        return Seen(told["model"], told["text"], told["facts"], told["part"], arrays, base64.b64decode(told["thumbnails"]))
+        data = stored.value
+        arrays = {name: unpack(base64.b64decode(packed))["arrays"] for name, packed in data["arrays"].items()}
+        return FirstView(data["model"], data["text"], data["facts"], data["part"], arrays, base64.b64decode(data["thumbnails"]))
     except (OSError, ValueError, KeyError, TypeError):  # it is made again
         return None
 
 
-def keep(source: str, origin: "Origin", seen: Seen) -> None:
-    """Keep a view for the next start; a disk that is full or cannot be written keeps none."""
-    told = {
+def store(source: str, origin: "Origin", view: FirstView) -> None:
+    """Store a view for the next start; where the disk is full or cannot be written, nothing is stored."""
+    data = {
         "folder": str(origin.folder),
-        "model": plain(seen.model),
-        "text": seen.text,
-        "facts": plain(seen.facts),
-        "part": seen.part,
-        "arrays": {name: base64.b64encode(pack(arrays, {})).decode() for name, arrays in seen.arrays.items()},
-        "thumbnails": base64.b64encode(seen.thumbnails).decode(),
+        "model": to_json(view.model),
+        "text": view.text,
+        "facts": to_json(view.facts),
+        "part": view.part,
+        "arrays": {name: base64.b64encode(pack(arrays, {})).decode() for name, arrays in view.arrays.items()},
+        "thumbnails": base64.b64encode(view.thumbnails).decode(),
     }
-    if len(json.dumps(told)) > LARGEST:
+    if len(json.dumps(data)) > LARGEST:
         return
     with suppress(ModelError):
-        CACHE.write(_name(source), _key(origin.folder, origin.files), told)
+        CACHE.write(_name(source), _key(origin.folder, origin.files), data)
 
 
-def forget(source: str) -> None:
+def remove(source: str) -> None:
     CACHE.forget(_name(source))
 
 
@@ -100,14 +100,14 @@ def _name(source: str) -> str:
 
 
 def _key(folder: Path, files: "Mapping[str, Stamp] | None") -> Key:
-    """All that the numbers depend on, known before torch is imported.
+    """Everything that the numbers depend on and that is known before torch is imported.
 
-    Files count by size, dates and inode, not by content: to read the weights of a large model would take longer than what the view saves. Nothing can set
-    the date of the last change back; and when the model is open, its own numbers are compared.
+    Files count by size, dates and inode, not by content: reading the weights of a large model would take longer than the view saves. Nothing can set the
+    date of the last change back; and when the model is open, its own numbers are compared.
     """
     now = stamps(folder) if files is None else files
     return key_of(**environment(), threads=likely_threads(), folder=str(folder), files={name: tuple(stamp) for name, stamp in now.items()})
 
 
-def _same(kept: np.ndarray, now: np.ndarray) -> bool:
-    return kept.shape == now.shape and np.allclose(kept, now, equal_nan=True, **CLOSE)
+def _close(stored: np.ndarray, now: np.ndarray) -> bool:
+    return stored.shape == now.shape and np.allclose(stored, now, equal_nan=True, **TOLERANCE)

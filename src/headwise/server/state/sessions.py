@@ -1,4 +1,4 @@
-"""Sessions: a tab each. What a tab had made is freed when it is gone; what happens meanwhile is told to those that are there."""
+"""Sessions, one for each tab: what a tab requested is freed when it is gone, and events are sent to the tabs that are there."""
 
 import asyncio
 import json
@@ -7,82 +7,82 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from headwise.server.responses import Denied, plain
-from headwise.server.state.edit_history import History
+from headwise.errors import RequestError
+from headwise.server.payloads.json_data import to_json
+from headwise.server.state.edit_history import EditHistory
 
-BEAT = 10.0  # seconds between signs of life, by which a connection that is gone is found out
+HEARTBEAT = 10.0  # seconds between comments on a stream, by which a lost connection is detected
 GRACE = 15.0  # seconds for a tab to come back: a page that is loaded again
-PATIENCE = 60.0  # seconds for a new session to begin to listen
-SESSIONS = 256
+PATIENCE = 60.0  # seconds for a new session to open its stream
+MAX_SESSIONS = 256
 
 
 @dataclass(eq=False)
-class Session:
+class PageSession:
     """One tab.
 
     Attributes:
-        streams: its open event streams, each a queue of what to tell.
-        alone: since when nobody listens, nor asked for anything where nobody ever listened; None while somebody does.
-        heard: somebody has listened.
-        busy: requests of it that are being worked on.
+        streams: its open event streams, each a queue of encoded events.
+        idle_since: since when it has had no stream, or, where it never had one, made no request; None while it has a stream.
+        had_stream: it has had a stream.
+        busy: number of its requests that are being worked on.
         edits: by model.
     """
 
     id: str
-    streams: list[asyncio.Queue] = field(default_factory=list)
-    alone: float | None = field(default_factory=time.monotonic)
-    heard: bool = False
+    streams: "list[asyncio.Queue[bytes | None]]" = field(default_factory=list)
+    idle_since: float | None = field(default_factory=time.monotonic)
+    had_stream: bool = False
     busy: int = 0
-    edits: dict[str, History] = field(default_factory=dict)
+    edits: dict[str, EditHistory] = field(default_factory=dict)
 
 
-class Hub:
-    """All sessions; used in the event loop alone, but for `tell`.
+class Sessions:
+    """All sessions; used in the event loop only, except for `publish`.
 
     Args:
-        freed: called with the id of a session that is over.
+        on_end: called with the id of a session that has ended.
     """
 
-    def __init__(self, freed: Callable[[str], None]) -> None:
-        self.freed = freed
-        self.sessions: dict[str, Session] = {}
+    def __init__(self, on_end: Callable[[str], None]) -> None:
+        self.on_end = on_end
+        self.sessions: dict[str, PageSession] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closing = False
 
-    def open(self) -> Session:
+    def open(self) -> PageSession:
         """A new session.
 
         Raises:
-            Denied: there are too many.
+            RequestError: there are too many.
         """
         self.sweep()
-        if len(self.sessions) >= SESSIONS:
-            raise Denied(429, "Busy", f"sessions must be at most {SESSIONS}, got one more. Close some tabs.")
-        session = Session(f"s-{secrets.token_urlsafe(12)}")
+        if len(self.sessions) >= MAX_SESSIONS:
+            raise RequestError(429, "Busy", f"There can be at most {MAX_SESSIONS} sessions. Close some tabs.")
+        session = PageSession(f"s-{secrets.token_urlsafe(12)}")
         self.sessions[session.id] = session
         return session
 
-    def get(self, id: str) -> Session:
+    def get(self, id: str) -> PageSession:
         """The session of this id.
 
         Raises:
-            Denied: it is over, or never was.
+            RequestError: it has ended, or never was.
         """
         if id not in self.sessions:
-            raise Denied(404, "NotFound", f"session must be one that is open, got {id[:40]!r}. Make a new one: load the page again.")
+            raise RequestError(404, "NotFound", f"There is no session {id[:40]!r}. Load the page again to make a new one.")
         self.touch(id)
         return self.sessions[id]
 
     def touch(self, id: str) -> None:
-        """A session that never listened, as of a script, lives as long as it asks."""
+        """Note a request: a session without a stream, as of a script, lives as long as it makes requests."""
         session = self.sessions.get(id)
-        if session is not None and not session.heard:
-            session.alone = time.monotonic()
+        if session is not None and not session.had_stream:
+            session.idle_since = time.monotonic()
 
     @contextmanager
-    def busy(self, session: Session) -> Iterator[None]:
+    def busy(self, session: PageSession) -> Iterator[None]:
         """While a request is worked on, its session is not freed."""
         session.busy += 1
         try:
@@ -91,34 +91,34 @@ class Hub:
             session.busy -= 1
             self.touch(session.id)
 
-    async def listen(self, session: Session) -> AsyncIterator[bytes]:
+    async def stream(self, session: PageSession) -> AsyncIterator[bytes]:
         """The events of a session as a stream of server-sent events, until the tab is gone or the server ends."""
-        queue: asyncio.Queue = asyncio.Queue(1000)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(1000)
         session.streams.append(queue)
-        session.alone, session.heard = None, True
+        session.idle_since, session.had_stream = None, True
         try:
             yield b": hello\n\n"
             while not self.closing:
                 try:
-                    words = await asyncio.wait_for(queue.get(), BEAT)
+                    event = await asyncio.wait_for(queue.get(), HEARTBEAT)
                 except TimeoutError:
-                    words = b": beat\n\n"
-                if words is None:
+                    event = b": heartbeat\n\n"
+                if event is None:
                     return
-                yield words
+                yield event
         finally:
             session.streams.remove(queue)
             if not session.streams:
-                session.alone = time.monotonic()
+                session.idle_since = time.monotonic()
 
-    def tell(self, name: str, data: Mapping[str, Any], session: str | None = None) -> None:
-        """Tell one session, or all; from any thread."""
-        words = f"event: {name}\ndata: {json.dumps(plain(data))}\n\n".encode()
+    def publish(self, name: str, data: Mapping[str, object], session: str | None = None) -> None:
+        """Send an event to one session, or to all; from any thread."""
+        event = f"event: {name}\ndata: {json.dumps(to_json(data))}\n\n".encode()
         if self.loop is not None and self.loop.is_running():
-            self.loop.call_soon_threadsafe(self._put, words, session)
+            self.loop.call_soon_threadsafe(self._put, event, session)
 
     def close(self) -> None:
-        """End every stream, so that the server can."""
+        """End every stream, so that the server can end."""
         self.closing = True
         if self.loop is not None and self.loop.is_running():
             self.loop.call_soon_threadsafe(self._put, None, None)
@@ -127,18 +127,18 @@ class Hub:
         """Free the sessions whose tab is gone."""
         now = time.monotonic()
         for session in list(self.sessions.values()):
-            if session.alone is not None and not session.busy and now - session.alone > (GRACE if session.heard else PATIENCE):
+            if session.idle_since is not None and not session.busy and now - session.idle_since > (GRACE if session.had_stream else PATIENCE):
                 del self.sessions[session.id]
-                self.freed(session.id)
+                self.on_end(session.id)
 
-    async def keep_sweeping(self) -> None:
+    async def sweep_regularly(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             self.sweep()
 
-    def _put(self, words: bytes | None, session: str | None) -> None:
+    def _put(self, event: bytes | None, session: str | None) -> None:
         chosen = self.sessions.values() if session is None else filter(None, [self.sessions.get(session)])
         for queue in [queue for one in chosen for queue in one.streams]:
             if queue.full():
                 queue.get_nowait()  # a tab that does not read loses the oldest
-            queue.put_nowait(words)
+            queue.put_nowait(event)

@@ -1,1 +1,1 @@
-"""Background work: threads, processes, jobs."""
+"""Where work is done: threads and processes."""

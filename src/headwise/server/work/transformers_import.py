@@ -1,6 +1,6 @@
-"""The first import of transformers, in one thread.
+"""The first import of transformers, in one thread at a time.
 
-It puts another module into its own place when it has been read: a thread that waited for it meanwhile holds the one that has nothing in it, and
+transformers replaces its own module object while it is imported: a thread that waited for the import lock meanwhile holds the first, empty one, and
 `from transformers import …` fails there.
 """
 
@@ -10,7 +10,7 @@ from importlib import import_module
 LOCK = threading.Lock()
 
 
-def transformers() -> None:
-    """Import transformers; whoever comes while another thread does waits here, not for the module."""
+def import_transformers() -> None:
+    """Import transformers; other threads wait here and not at the module's import lock."""
     with LOCK:
         import_module("transformers")

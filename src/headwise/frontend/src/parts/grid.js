@@ -465,7 +465,7 @@ export class Grid {
     const { world, state } = this.app;
     const found = stateOf(world, checkOf(world, state.colour === "role" ? "entropy" : state.colour), layer);
     if (!found) return;
-    const kind = { holds: "equal", fails: "fails", refused: "refused" }[found];
+    const kind = { passes: "equal", fails: "fails", refused: "refused" }[found];
     const { context } = this;
     context.save();
     context.translate(x - 4, y - 4);

@@ -81,7 +81,7 @@ const tasksOf = (world) => rolesOf(world)?.roles ?? castsOf(world).flatMap((one)
 export function evidence(world, layer, head) {
   const local = OF_STATISTICS.map((one) => ({ ...one, value: world.at(one.measure, layer, head), kind: "statistics" }));
   const best = new Map();
-  for (const { name, role, bar, statement, values, low } of tasksOf(world)) {
+  for (const { name, role, baseline: bar, statement, values, low } of tasksOf(world)) {
     const value = values[layer]?.[head] ?? NaN;
     const told = best.get(role);
     if (!told || value - bar > told.value - told.bar) best.set(role, { name: role, bar, statement: `${statement}\n${name}`, value, low: low?.[layer]?.[head], kind: "tried" });

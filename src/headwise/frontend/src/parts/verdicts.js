@@ -3,7 +3,7 @@
 import { scientific } from "../format.js";
 import { mark, markOf } from "../marks.js";
 
-const HOLDS = { holds: true, fails: false, refused: null };
+const HOLDS = { passes: true, fails: false, refused: null };
 
 /** The verdict of a check, over all layers or in one. */
 export function verdictOf(world, name, layer = null) {
@@ -16,7 +16,7 @@ export function verdictOf(world, name, layer = null) {
 export function verdictWords(verdict, layer = null) {
   const where = layer === null ? "" : `Layer ${layer}: `;
   const sentence = verdict.sentence ?? SENTENCES[verdict.name] ?? verdict.name;
-  if (verdict.residual === null || verdict.residual === undefined) return `${where}${sentence}${verdict.state === "holds" ? ", exact" : ""}`;
+  if (verdict.residual === null || verdict.residual === undefined) return `${where}${sentence}${verdict.state === "passes" ? ", exact" : ""}`;
   return `${where}${sentence}\nresidual ${scientific(verdict.residual)}, rounding allows ${scientific(verdict.allowed)}`;
 }
 

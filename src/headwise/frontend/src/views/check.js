@@ -35,7 +35,7 @@ class CheckView {
     }
     this.report();
     try {
-      world.kills ??= await world.ask("GET", "/api/kills");
+      world.kills ??= await world.ask("GET", "/api/kill-matrix");
       this.matrix = new KillMatrix(this.app, world.kills);
       fill(this.right, this.matrix.node);
     } catch (failure) {

@@ -23,7 +23,7 @@ import { Zoom } from "../parts/zoom.js";
 import { SCALES } from "../ramp.js";
 
 const SHORT = 24;
-const HOLDS = { holds: true, fails: false, refused: null };
+const HOLDS = { passes: true, fails: false, refused: null };
 
 export function head(app) {
   const view = new HeadView(app);
@@ -108,7 +108,7 @@ class HeadView {
         "li",
         { class: verdict.state === "fails" ? "falls" : "" },
         el("div", { class: "said" }, el("span", { class: "code" }, verdict.move ?? "M3"), el("span", { class: "words" }, shortSentence(name)), mark(markOf(HOLDS[verdict.state]), verdictWords(verdict, layer))),
-        verdict.state === "refused" ? null : gauge(verdict.residual, verdict.allowed, { exact: verdict.state === "holds" && !verdict.residual }),
+        verdict.state === "refused" ? null : gauge(verdict.residual, verdict.allowed, { exact: verdict.state === "passes" && !verdict.residual }),
       ),
     );
     const proof = list.length ? el("ul", { class: "proof" }, list) : world.errors.has("proof") ? failureNote(world.errors.get("proof")) : waiting("proving");

@@ -20,7 +20,7 @@ import { runMark, shortSentence } from "../parts/verdicts.js";
 import { SCALES } from "../ramp.js";
 import { smallMap } from "../parts/small-map.js";
 
-const HOLDS = { holds: true, fails: false, refused: null };
+const HOLDS = { passes: true, fails: false, refused: null };
 
 export function model(app) {
   const view = new ModelView(app);
@@ -332,7 +332,7 @@ class ModelView {
     const order = ["widths", "rows", "weights", "hidden", "output", "writes", "slices", "statistics", "model"];
     const sorted = [...world.proof.verdicts].sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
     const lines = sorted.map((verdict) => {
-      const exact = verdict.state === "holds" && (verdict.residual === null || verdict.residual === 0);
+      const exact = verdict.state === "passes" && (verdict.residual === null || verdict.residual === 0);
       return el(
         "li",
         { class: verdict.state === "fails" ? "falls" : "", data: { check: verdict.name, state: verdict.state } },

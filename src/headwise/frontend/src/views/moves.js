@@ -153,10 +153,10 @@ function red(app, { data }, h, attack) {
   const last = (one) => Math.max(0, ...one.caught_by.map((code) => +code.slice(1)));
   const sorted = [...data.attacks].sort((a, b) => last(b) - last(a) || a.caught_by.length - b.caught_by.length);
   const cards = sorted.map((one) => {
-    const fells = one.fells[h];
+    const fells = one.breaks[h];
     const pressed = one.name === attack;
     const title = one.name.replaceAll("_", " ");
-    const effect = fells.length ? `fells ${fells.join(", ")}` : `harmless here: ${one.blind_when}`;
+    const effect = fells.length ? `fells ${fells.join(", ")}` : `harmless here: ${one.harmless_when}`;
     return el(
       "button",
       {
@@ -167,7 +167,7 @@ function red(app, { data }, h, attack) {
         on: { click: () => app.go({ attack: pressed ? "" : one.name, pin: "" }) },
       },
       el("b", {}, title[0].toUpperCase() + title.slice(1)),
-      el("span", { class: "lie" }, `“${one.lie}”`),
+      el("span", { class: "lie" }, `“${one.description}”`),
       el("span", { class: "felled", role: "img", "aria-label": effect }, CODES.map((code) => el("i", { class: fells.includes(code) ? "falls" : "" }, code))),
       fells.length ? null : el("span", { class: "lie" }, effect[0].toUpperCase() + effect.slice(1)),
     );

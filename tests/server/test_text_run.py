@@ -8,13 +8,13 @@ from tests.server.models import TEXT
 
 
 def test_of_a_long_text_only_the_last_logits_are_made(opened, monkeypatch):
-    whole, told = reading.read(opened["llama"], TEXT)
+    whole, data = reading.read_text(opened["llama"], TEXT)
     monkeypatch.setattr(reading, "LONG", 8)
     monkeypatch.setattr(reading, "CHARACTERS_OF_LONG", 0)
-    run, same = reading.read(opened["llama"], TEXT)
+    run, same = reading.read_text(opened["llama"], TEXT)
     assert run.outputs["logits"].shape == (1, 1, 16) and whole.outputs["logits"].shape == (1, 11, 16)
     np.testing.assert_array_equal(run.statistics.entropy.values, whole.statistics.entropy.values)
-    for one, other in zip(same["output"]["top"], told["output"]["top"], strict=True):
+    for one, other in zip(same["output"]["top"], data["output"]["top"], strict=True):
         assert one["id"] == other["id"] and one["probability"] == pytest.approx(other["probability"], abs=1e-6)
     assert run.proof.passed
 
@@ -22,5 +22,5 @@ def test_of_a_long_text_only_the_last_logits_are_made(opened, monkeypatch):
 def test_an_encoder_reads_long_texts_as_they_are(opened, monkeypatch):
     monkeypatch.setattr(reading, "LONG", 8)
     monkeypatch.setattr(reading, "CHARACTERS_OF_LONG", 0)
-    run, told = reading.read(opened["bert"], TEXT)
-    assert run.outputs["last_hidden_state"].shape == (1, 11, 12) and told["output"]["kind"] == "embedding"
+    run, data = reading.read_text(opened["bert"], TEXT)
+    assert run.outputs["last_hidden_state"].shape == (1, 11, 12) and data["output"]["kind"] == "embedding"

@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 
 from headwise.analysis.roles.find_roles import roles
-from headwise.server.payloads.played_roles import played
-from headwise.server.work.background_jobs import CalledOff
+from headwise.server.payloads.role_scores import score_roles
+from headwise.server.state.jobs import JobCancelled
 
 
 def test_roles_are_told_with_their_bars(opened):
-    heard = []
-    told = played(opened["llama"], lambda what, done, total: heard.append((what, done, total)), limit=12)
+    events = []
+    data = score_roles(opened["llama"], lambda what, done, total: events.append((what, done, total)), limit=12)
     right = roles(opened["llama"], limit=12)
-    assert [role["name"] for role in told["roles"]] == right.task.values.tolist() and heard
-    for n, role in enumerate(told["roles"]):
-        assert role["bar"] == float(right.baseline.values[n]) and role["found"] == bool(right.found.values[n]) and role["statement"]
+    assert [role["name"] for role in data["roles"]] == right.task.values.tolist() and events
+    for n, role in enumerate(data["roles"]):
+        assert role["baseline"] == float(right.baseline.values[n]) and role["found"] == bool(right.found.values[n]) and role["statement"]
         np.testing.assert_array_equal(role["values"], right.score.values[n])
-    assert [[name or "none" for name in row] for row in told["role"]] == right.role.values.tolist()
+    assert [[name or "none" for name in row] for row in data["role"]] == right.role.values.tolist()
 
 
 def test_roles_are_a_job_that_can_be_called_off(page, monkeypatch):
-    import headwise.server.payloads.played_roles as playing
+    import headwise.server.payloads.role_scores as playing
 
     def endless(model, tell, **asked):
         done = 0
@@ -28,10 +28,10 @@ def test_roles_are_a_job_that_can_be_called_off(page, monkeypatch):
             tell("induction", done, 10)
             done += 1
 
-    monkeypatch.setattr(playing, "played", endless)
+    monkeypatch.setattr(playing, "score_roles", endless)
     job = page.post("/api/jobs", session=page.session, kind="roles", model="llama").json()["id"]
     assert page.delete(f"/api/jobs/{job}").status_code == 202
-    assert page.finished(job)["state"] == "cancelled" and issubclass(CalledOff, Exception)
+    assert page.finished(job)["state"] == "cancelled" and issubclass(JobCancelled, Exception)
 
 
 def test_one_role_can_be_asked_for_by_name(page):

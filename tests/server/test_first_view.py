@@ -1,4 +1,4 @@
-"""A model that is being opened shows what was seen of it at an earlier start: only while nothing has changed, and held against its own numbers."""
+"""A model that is being opened shows the view stored at an earlier start: only while nothing has changed, and compared with its own numbers."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ from headwise.cli.app import main
 from headwise.errors import CheckpointError
 from headwise.server.payloads.array_pack import pack, unpack
 from headwise.server.payloads.sample_texts import TEXTS
-from headwise.server.state import first_view_cache as seen
+from headwise.server.state import first_view_cache as first_views
 from headwise.server.state import model_library as library
 from headwise.storage import environment
 from headwise.storage.file_stamps import stamps
@@ -41,8 +41,8 @@ def folder(checkpoints, tmp_path, monkeypatch):
 @pytest.fixture
 def gate(monkeypatch):
     """Models are opened only when it is set."""
-    found, plain = threading.Event(), library.Library._open
-    monkeypatch.setattr(library.Library, "_open", lambda self, shelved: found.wait(PATIENCE) and plain(self, shelved))
+    found, plain = threading.Event(), library.ModelLibrary._open
+    monkeypatch.setattr(library.ModelLibrary, "_open", lambda self, entry: found.wait(PATIENCE) and plain(self, entry))
     found.set()
     return found
 
@@ -57,25 +57,25 @@ def ready(page, state: str = "ready") -> dict:
     raise AssertionError(found)
 
 
-def looked_at(folder) -> tuple[dict, dict, dict[str, bytes]]:
-    """A first start: what was told of the model and of the run, and the answers of the first view."""
+def first_start(folder) -> tuple[dict, dict, dict[str, bytes]]:
+    """A first start: the facts of the model and of the run, and the responses of the first view."""
     with serving(models=[str(folder)]) as page:
         model, run = ready(page), page.read("mine", TEXT)
         answers = {path: page.get(f"/api/runs/{run['id']}/{path}").content for path in PATHS}
         end = time.monotonic() + PATIENCE
-        while seen.find(str(folder)) is None and time.monotonic() < end:
+        while first_views.load(str(folder)) is None and time.monotonic() < end:
             time.sleep(0.02)
-    assert seen.find(str(folder)) is not None
+    assert first_views.load(str(folder)) is not None
     return model, run, answers
 
 
 def test_the_next_start_shows_the_same_at_once_and_the_rest_when_the_model_is_open(folder, gate):
-    model, run, answers = looked_at(folder)
+    model, run, answers = first_start(folder)
     gate.clear()
     with serving(models=[str(folder)]) as page:
         assert page.get("/api/state").json()["models"] == [model]
         again = page.read("mine", TEXT)
-        assert page.desk.library.get("mine").model is None
+        assert page.state.models.get("mine").model is None
         assert {**again, "id": ""} == {**run, "id": ""}
         assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
         assert page.read("mine", TEXT)["id"] == again["id"]
@@ -88,18 +88,18 @@ def test_the_next_start_shows_the_same_at_once_and_the_rest_when_the_model_is_op
         for one in asking:
             one.start()
         time.sleep(0.2)
-        assert not waited and page.desk.library.get("mine").model is None
+        assert not waited and page.state.models.get("mine").model is None
         gate.set()
         for one in asking:
             one.join(PATIENCE)
         assert [one.status_code for one in waited] == [200, 200]
         assert page.get(f"/api/runs/{again['id']}/proof").json()["passed"]
-        assert page.desk.keep.runs[again["id"]].run.places
+        assert page.state.runs.runs[again["id"]].run.places
         assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
 
 
 def test_another_text_waits_for_the_model(folder, gate):
-    looked_at(folder)
+    first_start(folder)
     gate.clear()
     with serving(models=[str(folder)]) as page:
         threading.Timer(0.2, gate.set).start()
@@ -108,8 +108,8 @@ def test_another_text_waits_for_the_model(folder, gate):
 
 @pytest.mark.parametrize("what", ["grid", "thumbnails"])
 def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate, what):
-    _, _, answers = looked_at(folder)
-    found = seen.find(str(folder))
+    _, _, answers = first_start(folder)
+    found = first_views.load(str(folder))
     if what == "grid":
         wrong = {name: values + (name == "entropy") * np.float32(0.01) for name, values in found.arrays["grid"].items()}
         changed = replace(found, arrays={**found.arrays, "grid": wrong})
@@ -118,7 +118,7 @@ def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate, what):
         mass = header.pop("arrays")["mass"].copy()
         mass[1, 2, 5, 3] = 200 if mass[1, 2, 5, 3] < 100 else 20
         changed = replace(found, thumbnails=pack({"mass": mass}, header))
-    seen.keep(str(folder), Origin(folder, stamps(folder)), changed)
+    first_views.store(str(folder), Origin(folder, stamps(folder)), changed)
     gate.clear()
     with serving(models=[str(folder)]) as page:
         wrong = page.read("mine", TEXT)["id"]
@@ -126,13 +126,13 @@ def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate, what):
         gate.set()
         gone = page.get(f"/api/runs/{wrong}/proof")
         assert (gone.status_code, gone.json()["error"]["kind"]) == (410, "RunGone")
-        assert seen.find(str(folder)) is None
+        assert first_views.load(str(folder)) is None
         right = page.read("mine", TEXT)["id"]
         assert page.get(f"/api/runs/{right}/{what}").content == answers[what]
 
 
-def test_a_model_that_cannot_be_opened_any_more_says_so(folder, gate, monkeypatch):
-    looked_at(folder)
+def test_a_model_that_can_no_longer_be_opened_is_reported(folder, gate, monkeypatch):
+    first_start(folder)
     gate.clear()
     with serving(models=[str(folder)]) as page:
         run = page.read("mine", TEXT)["id"]
@@ -142,17 +142,17 @@ def test_a_model_that_cannot_be_opened_any_more_says_so(folder, gate, monkeypatc
 
         monkeypatch.setattr("headwise.models.loading.open_model.open_model", broken)
         gate.set()
-        said = "a checkpoint must be whole, got half of it."
-        assert ready(page, "failed")["reason"] == said
+        message = "a checkpoint must be whole, got half of it."
+        assert ready(page, "failed")["reason"] == message
         assert page.get(f"/api/runs/{run}").status_code == 410
         again = page.post("/api/runs", session=page.session, model="mine", text=TEXT)
-        assert (again.status_code, again.json()["error"]) == (503, {"kind": "ModelFailed", "message": said})
+        assert (again.status_code, again.json()["error"]) == (503, {"kind": "ModelFailed", "message": message})
 
 
 @pytest.mark.parametrize("change", ["weights", "another file", "setting", "library", "code", "threads", "half"])
-def test_whatever_could_change_a_number_ends_it(folder, monkeypatch, change):
-    looked_at(folder)
-    path = seen.CACHE.path(seen._name(str(folder)))
+def test_whatever_could_change_a_number_invalidates_the_stored_view(folder, monkeypatch, change):
+    first_start(folder)
+    path = first_views.CACHE.path(first_views._name(str(folder)))
     if change == "weights":
         weights = folder / "model.safetensors"
         weights.write_bytes(weights.read_bytes())
@@ -168,47 +168,47 @@ def test_whatever_could_change_a_number_ends_it(folder, monkeypatch, change):
         monkeypatch.setenv("OMP_NUM_THREADS", "77")
     else:
         path.write_text(path.read_text()[:-100])
-    assert seen.find(str(folder)) is None
+    assert first_views.load(str(folder)) is None
 
 
-def test_what_somebody_wrote_is_never_kept(folder):
+def test_a_text_that_somebody_wrote_is_never_stored(folder):
     with serving(models=[str(folder)]) as page:
         ready(page)
         run = page.read("mine", "a dog that nobody else knows of")
         page.get(f"/api/runs/{run['id']}/thumbnails")
-        assert not page.desk.errands and not page.desk.library.get("mine").kept
-    assert seen.find(str(folder)) is None
+        assert not page.state.background_tasks and not page.state.models.get("mine").first_view_stored
+    assert first_views.load(str(folder)) is None
 
 
-def test_a_disk_that_cannot_be_written_keeps_nothing(folder, monkeypatch):
-    looked_at(folder)
-    found = seen.find(str(folder))
-    seen.forget(str(folder))
+def test_a_disk_that_cannot_be_written_stores_nothing(folder, monkeypatch):
+    first_start(folder)
+    found = first_views.load(str(folder))
+    first_views.remove(str(folder))
     origin = Origin(folder, stamps(folder))
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("headwise.storage.cache.write_atomically", full)
-    seen.keep(str(folder), origin, found)
-    assert seen.find(str(folder)) is None
+    first_views.store(str(folder), origin, found)
+    assert first_views.load(str(folder)) is None
 
 
-def test_a_view_that_is_too_large_is_not_kept(folder, monkeypatch):
-    looked_at(folder)
-    found = seen.find(str(folder))
-    seen.forget(str(folder))
-    monkeypatch.setattr(seen, "LARGEST", 1000)
-    seen.keep(str(folder), Origin(folder, stamps(folder)), found)
-    assert seen.find(str(folder)) is None
+def test_a_view_that_is_too_large_is_not_stored(folder, monkeypatch):
+    first_start(folder)
+    found = first_views.load(str(folder))
+    first_views.remove(str(folder))
+    monkeypatch.setattr(first_views, "LARGEST", 1000)
+    first_views.store(str(folder), Origin(folder, stamps(folder)), found)
+    assert first_views.load(str(folder)) is None
 
 
-def test_what_was_looked_at_on_the_command_line_is_shown_too(folder, gate, capsys):
+def test_a_text_of_the_command_line_is_shown_too(folder, gate, capsys):
     assert main(["look", str(folder), "nobody else's text"]) == 0
-    assert seen.find(str(folder)) is None
+    assert first_views.load(str(folder)) is None
     assert main(["look", str(folder), TEXT, "--statistic", "first"]) == 0
-    kept = seen.find(str(folder))
-    model, run, answers = looked_at(folder)
+    kept = first_views.load(str(folder))
+    model, run, answers = first_start(folder)
     assert {**kept.facts, "milliseconds": 0} == {**{name: value for name, value in run.items() if name not in ("id", "model")}, "milliseconds": 0}
     assert kept.thumbnails == answers["thumbnails"] and set(kept.arrays) == {"grid", "writes"}
     assert {**model, **kept.model} == model
@@ -228,11 +228,11 @@ def _asked_at_once(folder) -> list[tuple[int, dict]]:
     command = [sys.executable, "-m", "headwise", "serve", str(folder), "--port", "0", "--no-browser", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}) as process:
         try:
-            told = ""
-            while not told.endswith("}\n"):
-                told += (line := process.stdout.readline())
+            data = ""
+            while not data.endswith("}\n"):
+                data += (line := process.stdout.readline())
                 assert line, "the server has ended"
-            port = urlsplit(json.loads(told)["address"]).port
+            port = urlsplit(json.loads(data)["address"]).port
             session = _ask(port, "POST", "/api/sessions")[1]["session"]
             text = {"session": session, "model": "mine", "text": TEXT}
             status, run = _ask(port, "POST", "/api/runs", text)
@@ -246,7 +246,7 @@ def _asked_at_once(folder) -> list[tuple[int, dict]]:
             _ask(port, "GET", f"/api/runs/{run['id']}/thumbnails")
             found.append(_ask(port, "GET", f"/api/runs/{run['id']}/proof"))
             end = time.monotonic() + PATIENCE
-            while seen.find(str(folder)) is None and time.monotonic() < end:
+            while first_views.load(str(folder)) is None and time.monotonic() < end:
                 time.sleep(0.05)
             return found
         finally:

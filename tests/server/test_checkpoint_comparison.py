@@ -21,15 +21,15 @@ def test_what_changed_is_found(two, text):
     from headwise.analysis.checkpoints.compare import compare
 
     assert two.get("/api/state").json()["compare"] == {"base": "llama", "tuned": "tuned"}
-    asked = {"session": two.forward_pass, "kind": "compare", "base": "llama", "tuned": "tuned"} | ({} if text is None else {"text": text})
-    told = two.finished(two.post("/api/jobs", **asked).json()["id"])
-    assert told["state"] == "done", told["error"]
-    part = told["result"]["parts"]["self"]
-    right = compare(*(two.desk.library.ready(id) for id in ("llama", "tuned")), text)
+    asked = {"session": two.session, "kind": "compare", "base": "llama", "tuned": "tuned"} | ({} if text is None else {"text": text})
+    data = two.finished(two.post("/api/jobs", **asked).json()["id"])
+    assert data["state"] == "done", data["error"]
+    part = data["result"]["parts"]["self"]
+    right = compare(*(two.state.models.ready(id) for id in ("llama", "tuned")), text)
     assert part["verdict"] == right.verdict.values.tolist() and part["verdict"][1][2] == "muted" and part["verdict"][0][4] == "amplified"
     assert sum(word != "unchanged" for row in part["verdict"] for word in row) == 2
     assert part["variables"]["gain"]["values"][0] == pytest.approx(right.gain.values[0].tolist()) and part["variables"]["gain"]["statement"]
-    assert ("pattern" in part["variables"]) == (text is not None) and told["result"]["thresholds"]["muted"] == 0.7
+    assert ("pattern" in part["variables"]) == (text is not None) and data["result"]["thresholds"]["muted"] == 0.7
 
 
 def test_models_of_different_kinds_are_not_compared(page):

@@ -23,13 +23,13 @@ def claims(page, model="llama"):
 
 def test_every_claim_is_told_and_nothing_is_measured(page):
     assert "claims" in page.get("/api/state").json()["can"]
-    told = claims(page)
-    assert list(told) == list(all_claims())
+    data = claims(page)
+    assert list(data) == list(all_claims())
     for name, claim in all_claims().items():
-        assert {fact: told[name][fact] for fact in ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")} == {
+        assert {fact: data[name][fact] for fact in ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")} == {
             fact: getattr(claim, fact) for fact in ("sentence", "source", "address", "published", "definition", "refuted_by", "rule", "about_model")
         }
-        assert (told[name]["card"] is None) == claim.about_model
+        assert (data[name]["card"] is None) == claim.about_model
     bare = page.get("/api/claims").json()
     assert bare["model"] is None and [one["card"] for one in bare["claims"]] == [None] * len(all_claims())
 
@@ -37,19 +37,19 @@ def test_every_claim_is_told_and_nothing_is_measured(page):
 def test_one_claim_is_measured_with_its_progress_and_is_there_afterwards(page, opened):
     from headwise.experiments.investigate import investigate
 
-    heard = []
-    page.desk.hub.tell = lambda name, data, session=None: heard.append((name, dict(data), session))
+    events = []
+    page.state.sessions.publish = lambda name, data, session=None: events.append((name, dict(data), session))
     job = page.post("/api/jobs", session=page.session, kind="claims", model="llama", only=QUICK)
     assert job.status_code == 202 and job.json()["kind"] == "claims"
     found = page.finished(job.json()["id"])
     assert found["state"] == "done", found
-    (told,) = found["result"]
-    assert told["name"] == QUICK and told["seconds"] > 0 and claims(page)[QUICK] == told
-    assert told["card"] == card_to_json(investigate(opened["llama"], only=QUICK, cache=False)[QUICK].card)
-    steps = [data for name, data, _ in heard if name == "job" and data["state"] == "running" and data["doing"]]
+    (data,) = found["result"]
+    assert data["name"] == QUICK and data["seconds"] > 0 and claims(page)[QUICK] == data
+    assert data["card"] == card_to_json(investigate(opened["llama"], only=QUICK, cache=False)[QUICK].card)
+    steps = [data for name, data, _ in events if name == "job" and data["state"] == "running" and data["doing"]]
     assert steps[0]["doing"] == QUICK and any(step["doing"].startswith(f"{QUICK}: ") for step in steps) and {step["of"] for step in steps} == {100}
     done = [step["done"] for step in steps]
-    assert done == sorted(done) and done[0] == 0 and {session for *_, session in heard} == {page.session}
+    assert done == sorted(done) and done[0] == 0 and {session for *_, session in events} == {page.session}
 
 
 def test_measuring_is_called_off_at_its_next_step(page):

@@ -1,11 +1,11 @@
-"""Runs are held within a budget, and once however many ask."""
+"""Runs are held within a budget, and computed once however many request them."""
 
 import asyncio
 
 import pytest
 
 from headwise.server.payloads.array_pack import pack, unpack
-from headwise.server.state.run_cache import TILES, Held, Keep
+from headwise.server.state.run_cache import RESPONSE_BYTES, CachedRun, RunCache
 
 
 class Sized:
@@ -15,7 +15,7 @@ class Sized:
 
 def test_the_run_used_longest_ago_makes_room():
     async def use():
-        keep, made = Keep(250), []
+        cache, made = RunCache(250), []
 
         def make(text):
             async def now():
@@ -24,15 +24,15 @@ def test_the_run_used_longest_ago_makes_room():
 
             return now
 
-        first, second = [await keep.run("m", text, "s", make(text)) for text in ("a", "b")]
-        keep.get(first.id)
-        third = await keep.run("m", "c", "s", make("c"))
-        assert list(keep.runs) == [first.id, third.id] and keep.size == 200
-        with pytest.raises(RuntimeError, match="run must be one that is held, got .* which made room for others or whose tab was closed. Run the text again."):
-            keep.get(second.id)
-        large = await keep.run("m", "large", "s", make("large"))
+        first, second = [await cache.run("m", text, "s", make(text)) for text in ("a", "b")]
+        cache.get(first.id)
+        third = await cache.run("m", "c", "s", make("c"))
+        assert list(cache.runs) == [first.id, third.id] and cache.size == 200
+        with pytest.raises(RuntimeError, match="Run .* is no longer held: it made room for others, or its tab was closed. Run the text again."):
+            cache.get(second.id)
+        large = await cache.run("m", "large", "s", make("large"))
         large.run.bytes = 10**9
-        assert (await keep.run("m", "d", "s", make("d"))).id in keep.runs and large.id not in keep.runs
+        assert (await cache.run("m", "d", "s", make("d"))).id in cache.runs and large.id not in cache.runs
         assert made == ["a", "b", "c", "large", "d"]
 
     asyncio.run(use())
@@ -40,27 +40,27 @@ def test_the_run_used_longest_ago_makes_room():
 
 def test_a_run_that_many_ask_for_at_once_is_made_once():
     async def use():
-        keep, made = Keep(1000), []
+        cache, made = RunCache(1000), []
 
         async def make():
             made.append(1)
             await asyncio.sleep(0.01)
             return Sized(1), {}
 
-        found = await asyncio.gather(*(keep.run("m", "a", f"s{n}", make) for n in range(5)))
-        assert len({held.id for held in found}) == 1 and made == [1] and found[0].sessions == {f"s{n}" for n in range(5)}
-        keep.leave("s0")
-        assert keep.runs
+        found = await asyncio.gather(*(cache.run("m", "a", f"s{n}", make) for n in range(5)))
+        assert len({cached.id for cached in found}) == 1 and made == [1] and found[0].sessions == {f"s{n}" for n in range(5)}
+        cache.leave("s0")
+        assert cache.runs
         for n in range(1, 5):
-            keep.leave(f"s{n}")
-        assert not keep.runs
+            cache.leave(f"s{n}")
+        assert not cache.runs
 
     asyncio.run(use())
 
 
 def test_what_fails_is_tried_again():
     async def use():
-        keep, tries = Keep(1000), []
+        cache, tries = RunCache(1000), []
 
         async def make():
             tries.append(1)
@@ -69,15 +69,15 @@ def test_what_fails_is_tried_again():
             return Sized(1), {}
 
         with pytest.raises(ValueError, match="not now"):
-            await keep.run("m", "a", "s", make)
-        assert (await keep.run("m", "a", "s", make)).id in keep.runs
+            await cache.run("m", "a", "s", make)
+        assert (await cache.run("m", "a", "s", make)).id in cache.runs
 
     asyncio.run(use())
 
 
 def test_who_stops_waiting_does_not_stop_the_work():
     async def use():
-        held, ended = Held("r", "m", "a", Sized(1), {}), []
+        cached, ended = CachedRun("r", "m", "a", Sized(1), {}), []
 
         async def make():
             await asyncio.sleep(0.05)
@@ -85,19 +85,19 @@ def test_who_stops_waiting_does_not_stop_the_work():
             return 7
 
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(held.once("x", make), 0.01)
-        assert await held.once("x", make) == 7 and ended == [1]
+            await asyncio.wait_for(cached.once("x", make), 0.01)
+        assert await cached.once("x", make) == 7 and ended == [1]
 
     asyncio.run(use())
 
 
 def test_answers_kept_ready_have_a_limit():
-    held = Held("r", "m", "a", Sized(1), {})
+    cached = CachedRun("r", "m", "a", Sized(1), {})
     for n in range(6):
-        held.remember(n, bytes(TILES // 4))
-        held.known(0)
-    assert held.ready_bytes <= TILES and held.known(0) is not None and held.known(1) is None and held.known(5) is not None
-    assert held.remember("large", bytes(TILES + 1)) and held.known("large") is None
+        cached.remember(n, bytes(RESPONSE_BYTES // 4))
+        cached.known(0)
+    assert cached.response_bytes <= RESPONSE_BYTES and cached.known(0) is not None and cached.known(1) is None and cached.known(5) is not None
+    assert cached.remember("large", bytes(RESPONSE_BYTES + 1)) and cached.known("large") is None
 
 
 def test_only_what_the_page_can_read_is_packed():
