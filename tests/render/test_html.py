@@ -117,7 +117,7 @@ def test_a_run_without_its_model_has_no_page(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path):
-    with pytest.raises(hw.HeadwiseError, match="file must be one that can be written, got .*moves.html'"):
+    with pytest.raises(hw.HeadwiseError, match="Cannot write '.*moves.html'"):
         five_moves_html(tmp_path / "nowhere" / "moves.html")
 
 

@@ -120,7 +120,7 @@ def test_a_tile_as_a_picture_has_nothing_where_nothing_is_seen(page):
 def test_the_proof_is_the_run_s_with_that_of_every_layer(page):
     id = page.read()["id"]
     data, run = page.get(f"/api/runs/{id}/proof").json(), page.state.runs.runs[id].run
-    assert data["passed"] and data["cached"] == data["judged"] == 9
+    assert data["passed"] and data["passing"] == data["judged"] == 9
     by_name = {verdict["name"]: verdict for verdict in data["verdicts"]}
     for verdict in run.proof.verdicts.values():
         assert (by_name[verdict.name]["residual"], by_name[verdict.name]["allowed"]) == (verdict.residual, verdict.allowed)
@@ -138,7 +138,7 @@ def test_heads_that_are_tied_fail_their_move(page, opened):
     kept.query[:, 1] = kept.query[:, 0]
     data = page.get(f"/api/runs/{id}/proof").json()
     assert [one["state"] for layer in data["layers"]["self"] for one in layer if one["name"] == "slices"] == ["passes", "fails", "passes"]
-    assert not data["passed"] and data["cached"] == data["judged"] - 1
+    assert not data["passed"] and data["passing"] == data["judged"] - 1
 
 
 def test_a_row_is_certified(page, run):

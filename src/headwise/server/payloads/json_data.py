@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def to_json(data: object) -> Json:
