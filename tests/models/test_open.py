@@ -86,7 +86,7 @@ def test_text_is_read_by_the_tokenizer_beside_the_weights(tmp_path, tokenizer):
     build("bert").save_pretrained(tokenizer)
     model = hw.open_model(tokenizer)
     run = model.run(["the cat sat", "cats"])
-    assert run.tokens == [["[CLS]", "the", "cat", "sat", "[SEP]"], ["[CLS]", "cat", "##s", "[SEP]", "[PAD]"]]
+    assert run.tokens == [["[CLS]", "the", "cat", "sat", "[SEP]"], ["[CLS]", "cat", "##s", "[SEP]", "⟨pad⟩"]]
     assert run.statistics["padding"].values.tolist() == [[False] * 5, [False] * 4 + [True]]
     assert run.statistics["token"].values[1, 2] == "##s"
 

@@ -6,7 +6,8 @@ from rich.console import Console
 from headwise.render.head_table import HeadTable
 from headwise.render.head_view import HeadRow
 from headwise.render.standout_heads import Telling
-from headwise.render.terminal import bar, head_grid, row_table, telling_table, token_line, visible
+from headwise.render.terminal import bar, head_grid, row_table, telling_table, token_line
+from headwise.render.visible_text import visible_text
 
 NAN = float("nan")
 
@@ -68,7 +69,7 @@ def test_long_texts_show_both_ends():
 
 
 def test_white_space_is_seen():
-    assert visible(" a\n\tb\r") == "␣a⏎⇥b␍"
+    assert visible_text(" a\n\tb\r\u200d") == "␣a↵⇥b␍<U+200D>"
 
 
 def test_rows_show_each_weight_as_number_and_bar():

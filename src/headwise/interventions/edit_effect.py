@@ -11,6 +11,7 @@ from headwise.errors import WritesRefused
 from headwise.interventions.edits.prune import Prune
 from headwise.models.inputs.encoding import encode
 from headwise.models.inputs.sample_input import sample_input
+from headwise.models.inputs.token_text import token_texts
 from headwise.models.model import Model
 from headwise.models.run import Run
 from headwise.models.runs.places import Place
@@ -78,8 +79,8 @@ def _real(given: Mapping[str, Any], logits: Tensor) -> Tensor:
 
 def _likeliest(model: Model, logits: Float[Tensor, " V"]) -> tuple[tuple[str, float], ...]:
     found = logits.softmax(-1).topk(min(LIKELIEST, len(logits)))
-    words = [model.tokenizer.decode([token]) if model.tokenizer is not None else str(token) for token in found.indices.tolist()]
-    return tuple(zip(words, found.values.tolist(), strict=True))
+    texts = [token_texts(model.tokenizer, [token])[0] for token in found.indices.tolist()]
+    return tuple(zip(texts, found.values.tolist(), strict=True))
 
 
 def _writes(edited: "EditedModel", one: Run, two: Run, places: list[Place]) -> tuple[tuple[float, ...], ...] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.errors import ArgumentError, MissingPackage
 from headwise.render.colours import LIGHT, colour, ink
 from headwise.render.head_table import HeadTable, number
-from headwise.render.terminal import visible
+from headwise.render.visible_text import visible_text
 from headwise.storage.atomic_write import write_atomically
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def map_figure(weights: 'Float[Tensor, "t s"]', queries: Sequence[str], keys: Se
     seen = weights.masked_fill(weights == 0, float("nan")).numpy()
     shown = axes.imshow(seen, cmap=_colours(), norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
     for axis, words, length in ((axes.yaxis, queries, rows), (axes.xaxis, keys, columns)):
-        labels = [visible(word).replace("$", r"\$") for word in words] if len(words) == length <= LABELLED else []
+        labels = [visible_text(word).replace("$", r"\$") for word in words] if len(words) == length <= LABELLED else []
         axis.set_ticks(range(len(labels)), labels, fontsize=8)
     axes.xaxis.tick_top()
     axes.tick_params(axis="x", rotation=60, length=0)

@@ -10,6 +10,7 @@ from headwise.render.colours import colour, ink
 from headwise.render.head_table import HeadTable, number
 from headwise.render.head_view import HeadRow
 from headwise.render.standout_heads import Telling
+from headwise.render.visible_text import visible_text
 
 if TYPE_CHECKING:
     from headwise.models.verification.proof import Proof
@@ -43,7 +44,7 @@ def token_line(tokens: Sequence[str], limit: int = 60) -> Text:
     for place, token in enumerate(shown):
         if place == limit // 2 and len(tokens) > limit:
             line.append(f" … {len(tokens) - limit} more … ", style="not bold dim")
-        line.append(visible(token), style="not bold reverse" if place % 2 else "not bold underline")
+        line.append(visible_text(token), style="not bold reverse" if place % 2 else "not bold underline")
         line.append(" ", style="not bold")
     return line
 
@@ -63,9 +64,9 @@ def row_table(rows: Iterable[HeadRow], width: int = 8) -> Table:
     for row in rows:
         keys = Text()
         for _, token, weight in row.keys:
-            keys.append(f"{weight:.2f} ", style="bold").append(bar(weight, width), style="cyan").append(f" {visible(token)}   ")
+            keys.append(f"{weight:.2f} ", style="bold").append(bar(weight, width), style="cyan").append(f" {visible_text(token)}   ")
         keys.append(f"rest {row.rest:.2f}", style="dim")
-        table.add_row(Text(str(row.query), style="dim"), Text(visible(row.token)), keys)
+        table.add_row(Text(str(row.query), style="dim"), Text(visible_text(row.token)), keys)
     return table
 
 
@@ -98,16 +99,6 @@ def bar(share: float, width: int) -> str:
     """
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
-
-
-def visible(token: str) -> str:
-    """A token with its white space to be seen.
-
-    Example:
-        >>> visible(" cat"), visible("\\n")
-        ('␣cat', '⏎')
-    """
-    return token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
 
 
 def _row(label: str, row: Sequence[float], heads: range, table: HeadTable, cell: int) -> Text:

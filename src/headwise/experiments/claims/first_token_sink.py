@@ -19,6 +19,7 @@ from headwise.experiments.measurements.windowed_model import losses_in_windows, 
 from headwise.experiments.number_text import nats, percent
 from headwise.interventions.edit import unreachable
 from headwise.interventions.head_parameters import HeadMap
+from headwise.models.inputs.token_text import token_texts
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -196,7 +197,7 @@ def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_
 def _always(study: "Study") -> str:
     """What the first token is, where the tokenizer puts the same one before each text."""
     before = special_tokens(study.model).before
-    return f" (always {study.model.tokenizer.convert_ids_to_tokens(before[0])} here)" if before else ""
+    return f" (always {token_texts(study.model.tokenizer, before[:1])[0]} here)" if before else ""
 
 
 def _plot(found: list[Resting]) -> Plot:

@@ -63,11 +63,14 @@ export const counted = (count, one, many = `${one}s`) => `${grouped(count)} ${co
 export const modelName = (name) => (/^[./~]/.test(name) ? name.split("/").filter(Boolean).at(-1) : name);
 export const headName = (layer, head) => `L${layer} H${head}`;
 
+/** Characters that cannot be seen, by their code points. */
+const named = (text) => text.replace(/[\p{Cc}\p{Cf}]/gu, (letter) => `<U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
+
 /** A token as a reader should see it: what cannot be seen gets a sign. */
 export function shown(token) {
-  const seen = String(token).replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍");
+  const seen = named(String(token).replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍"));
   return seen.trim() === "" ? seen.replace(/ /g, "␣") || "∅" : seen;
 }
 
 /** A token in a list of single tokens: a leading blank is shown. */
-export const spelled = (token) => String(token).replace(/\n/g, "\\n").replace(/\t/g, "\\t").replace(/ /g, "␣") || "∅";
+export const spelled = (token) => named(String(token).replace(/\n/g, "\\n").replace(/\t/g, "\\t").replace(/ /g, "␣")) || "∅";

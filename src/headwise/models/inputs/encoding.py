@@ -12,6 +12,7 @@ from transformers.utils.generic import TransformersKwargs
 
 from headwise.axes import Int, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.models.inputs.token_text import token_texts
 from headwise.models.model_info import device_of, is_encoder_decoder, main_input, text_config
 
 REFUSED = {
@@ -71,7 +72,7 @@ def encode(hf: nn.Module, tokenizer: Any, what: Any) -> ModelInputs:
         kwargs |= _same_for_the_decoder(hf, kwargs)
         notes = ("the decoder reads the input too, shifted by one token: pass a dict with decoder_input_ids to give it another text",)
     _check_lengths(hf, kwargs)
-    return ModelInputs(kwargs, _words(tokenizer, kwargs.get("input_ids")), _words(tokenizer, kwargs.get("decoder_input_ids")) or None, notes)
+    return ModelInputs(kwargs, _rows_of_tokens(tokenizer, kwargs, ""), _rows_of_tokens(tokenizer, kwargs, "decoder_") or None, notes)
 
 
 def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
@@ -184,20 +185,10 @@ def max_positions(hf: nn.Module) -> int | None:
     return limit
 
 
-def _words(tokenizer: Any, ids: Tensor | None) -> list[list[str]]:
-    """Each token as text, with the space before it where it has one."""
-    if ids is None:
+def _rows_of_tokens(tokenizer: Any, kwargs: Mapping[str, Any], name: str) -> list[list[str]]:
+    """The tokens of each batch row as text, padding marked as such; no rows for an input that has no token ids."""
+    ids, mask = kwargs.get(f"{name}input_ids"), kwargs.get(f"{name}attention_mask")
+    if not isinstance(ids, Tensor):
         return []
-    if tokenizer is None:
-        return [[str(x) for x in row] for row in ids.tolist()]
-    return [[_word(tokenizer, x) for x in row] for row in ids.tolist()]
-
-
-def _word(tokenizer: Any, token: int) -> str:
-    step = tokenizer.convert_ids_to_tokens(token)
-    if step is None:
-        return str(token)
-    text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
-    if not text or "\ufffd" in text:
-        return step
-    return f" {text}" if step.startswith("▁") and not text.startswith(" ") else text
+    real = mask.bool().tolist() if isinstance(mask, Tensor) and mask.shape == ids.shape else [None] * len(ids)
+    return [token_texts(tokenizer, row, keep) for row, keep in zip(ids.tolist(), real, strict=True)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, ModelError
+from headwise.models.inputs.token_text import PADDING, PART, joined_text
 from headwise.server.app import frontend_folder
 from headwise.server.embedded.in_process import InProcessServer, Reply
 from headwise.server.serve import new_token
@@ -48,7 +49,9 @@ def five_moves_widget() -> Any:
 def text_of(run: "Run") -> str:
     """The text of a run, rebuilt from its tokens: joined as they are where they carry their spaces, else with a space between."""
     tokens = run.tokens[0]
-    return "".join(tokens) if any(token.startswith(" ") for token in tokens[1:]) else " ".join(tokens)
+    if any(token.startswith(" ") or PART.search(token) for token in tokens[1:]):
+        return joined_text(tokens)
+    return " ".join(token for token in tokens if token != PADDING)
 
 
 def _start_with(widget: Any, run: "Run", text: str) -> None:

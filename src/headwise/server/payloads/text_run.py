@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.errors import ArgumentError, WritesRefused
 from headwise.models.inputs.encoding import encode
+from headwise.models.inputs.token_text import token_texts
 from headwise.render.head_view import key_tokens, query_tokens
 from headwise.render.measure import head_table, measures
 from headwise.server.payloads.model_output import ModelOutput, final_output, output_facts, output_kind
@@ -56,9 +57,7 @@ def token_text(model: "Model", id: int) -> str:
     """The text of a token, or the label of a class."""
     if output_kind(model.hf) == "classes":
         return str(model.hf.config.id2label.get(id, id))  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
-    if model.tokenizer is None:
-        return str(id)
-    return model.tokenizer.decode([id]) or str(model.tokenizer.convert_ids_to_tokens(id))
+    return token_texts(model.tokenizer, [id])[0]
 
 
 def grid(run: "Run", part: str) -> "dict[str, np.ndarray]":
