@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.render.head_table import HeadTable
-from headwise.render.terminal import SIGNS, head_grid, visible
+from headwise.render.terminal import SIGNS, head_grid
+from headwise.render.visible_text import visible_text
 
 if TYPE_CHECKING:
     from headwise.interventions.edit_effect import Effect
@@ -102,6 +103,6 @@ def _effect(found: "Effect") -> Iterator[Any]:
             f"  KL {found.kl:.4f} nats a token, at most {found.worst:.4f}; the likeliest next token stays at {found.same_first:.0%} of {found.tokens}",
         )
         for word, likeliest in (("before", found.before), ("after ", found.after)):
-            yield Text.assemble((f"{word} ", "dim"), "   ".join(f"{visible(token)} {share:.3f}" for token, share in likeliest))
+            yield Text.assemble((f"{word} ", "dim"), "   ".join(f"{visible_text(token)} {share:.3f}" for token, share in likeliest))
     else:
         yield Text.assemble(("effect", "bold"), f"  cosine of {found.output} before and after: {found.cosine:.6f}")
