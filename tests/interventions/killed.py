@@ -17,6 +17,7 @@ import headwise as hw
 from headwise.interventions.safetensors_shard import shard_of
 
 KILLS = 20
+OTHERS = {"thesis.tex": b"years of work", "checkpoint-500/optimizer.pt": b"weeks of training", "checkpoint-500/model.safetensors": b"its weights"}
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -39,6 +40,9 @@ def main(source: Path, folder: Path, seed: int) -> None:
         overwrite = number % 2 == 0
         if overwrite:
             shutil.copytree(source, target)
+            (target / "checkpoint-500").mkdir()
+            for name, content in OTHERS.items():
+                (target / name).write_bytes(content)
         child = os.fork()
         if child == 0:
             edited.save(target, overwrite=True)
@@ -47,6 +51,10 @@ def main(source: Path, folder: Path, seed: int) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         found = state(target) if target.exists() else None
+        if overwrite and {name: (target / name).read_bytes() for name in OTHERS} != OTHERS:
+            print("files of somebody else are lost", flush=True)
+        if overwrite:
+            del found["thesis.tex"]
         whole = found is not None and all(shard_of(target / name).tensors for name in found if name.endswith(".safetensors"))
         told = "old" if found == (old if overwrite else None) else "new" if whole and found == new else f"broken: {sorted(found or ())}"
         print(told, flush=True)
