@@ -272,7 +272,7 @@ def test_heads_that_cannot_be_told_apart():
 
     from tests.models.tiny import GROUPED, drawn
 
-    with pytest.raises(WritesRefused, match="writes of model.layers.0.self_attn cannot be told by head"):
+    with pytest.raises(WritesRefused, match="writes of model.layers.0.self_attn cannot be attributed to heads"):
         hw.rank(hw.open_model(drawn(BitNetForCausalLM(BitNetConfig(**GROUPED)))), TEXTS[0])
 
 

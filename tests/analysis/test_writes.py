@@ -37,7 +37,7 @@ def test_parts_that_do_not_add_up_are_an_error():
     parts, place = torch.ones(1, 2, 3, 4), SimpleNamespace(module="layer")
     with pytest.raises(ModelError, match="heads of layer must add up to what its W_O gives, got a difference of 0.2"):
         check_sum(place, parts.sum(2) + 0.1, parts.sum(2), parts)
-    with pytest.raises(WritesRefused, match="writes of layer cannot be told by head: what its W_O gave was not seen"):
+    with pytest.raises(WritesRefused, match="writes of layer cannot be attributed to heads: what its W_O gave was not seen"):
         check_sum(place, parts.sum(2), None, parts)
     check_sum(place, parts.sum(2) + 1e-6, parts.sum(2), parts)
 

@@ -66,7 +66,7 @@ def test_a_configuration_that_does_not_fit(capsys, copy):
 def test_no_tokenizer(capsys, copy):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (copy / name).unlink()
-    assert "a tokenizer must be there to read text" in refused(capsys, copy, TEXT)
+    assert "This model has no tokenizer to read text with" in refused(capsys, copy, TEXT)
 
 
 def test_weights_that_are_no_numbers(capsys, copy):
@@ -136,7 +136,7 @@ def mixing(tmp_path):
 
 
 def test_writes_that_cannot_be_told_apart_are_refused(capsys, mixing):
-    assert "cannot be told by head" in refused(capsys, mixing, TEXT, "--statistic", "write_share")
+    assert "cannot be attributed to heads" in refused(capsys, mixing, TEXT, "--statistic", "write_share")
 
 
 def test_the_rest_of_such_a_model_is_shown(capsys, mixing):
@@ -144,7 +144,7 @@ def test_the_rest_of_such_a_model_is_shown(capsys, mixing):
     code = main(["look", str(mixing), TEXT, "--json"])
     part = json.loads(capsys.readouterr().out)["parts"]["self"]
     assert code == 0
-    assert "cannot be told by head" in part["writes_refused"]
+    assert "cannot be attributed to heads" in part["writes_refused"]
     assert "write_share" not in part["measures"]
 
 

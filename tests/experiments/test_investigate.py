@@ -25,7 +25,7 @@ def counted(study):
 
 
 def refused(study):
-    raise WritesRefused("writes of layer 0 cannot be told by head: a norm.")
+    raise WritesRefused("writes of layer 0 cannot be attributed to heads: a norm.")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_each_claim_has_its_card_by_place_and_by_name(claims):
 def test_what_a_model_does_not_let_us_see_ends_no_other_claim(claims):
     found = hw.investigate(decoder(), stories(3))
     assert found["a_refused"].card.verdict == "inconclusive"
-    assert found["a_refused"].card.summary == "This model does not allow the measurement: writes of layer 0 cannot be told by head: a norm."
+    assert found["a_refused"].card.summary == "This model does not allow the measurement: writes of layer 0 cannot be attributed to heads: a norm."
     assert found["b_counted"].card.verdict == "kept"
 
 

@@ -92,7 +92,7 @@ def test_what_cannot_be_heard(tmp_path):
         read_wav(write(tmp_path / "empty.wav", TONE[:0]))
     with pytest.raises(ModelError, match=r"a model must read sound to be given audio, got LlamaForCausalLM"):
         audio_inputs(build("llama"), samples)
-    with pytest.raises(ModelError, match=r"a tokenizer must be there to read what is said, got none"):
+    with pytest.raises(ModelError, match=r"This model has no tokenizer to read the transcript with"):
         audio_with_text(whisper(), None, samples, "the")
-    with pytest.raises(ArgumentError, match=r"text must be what the sound says, got ''"):
+    with pytest.raises(ArgumentError, match=r"text must be the transcript of the audio, got ''"):
         audio_with_text(whisper(), Words({}), samples, "")

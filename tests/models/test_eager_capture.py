@@ -66,7 +66,7 @@ def test_rows_that_do_not_add_up_are_refused_by_name(x):
 
 def test_writes_are_refused_where_heads_are_mixed(x):
     run = hw.open_model(drawn(Own(spoil="rolled"))).run({"x": x})
-    with pytest.raises(hw.HeadwiseError, match="cannot be told by head"):
+    with pytest.raises(hw.HeadwiseError, match="cannot be attributed to heads"):
         _ = run.writes
 
 

@@ -47,7 +47,7 @@ def test_half_precision_rounds_rows_and_is_taken():
 
 def test_what_needs_a_model_says_so():
     run = hw.from_attentions(weights())
-    with pytest.raises(WritesRefused, match="layer 0 cannot be told by head: only weights were given"):
+    with pytest.raises(WritesRefused, match="layer 0 cannot be attributed to heads: only weights were given"):
         _ = run.writes
     with pytest.raises(ModelError, match="outputs must come from a model, got weights alone"):
         _ = run.outputs

@@ -89,7 +89,7 @@ def test_a_gate_between_the_heads_and_w_o_is_part_of_what_they_write():
 def test_a_norm_over_all_heads_refuses_writes_by_name():
     hf = drawn(BitNetForCausalLM(BitNetConfig(**GROUPED)))
     run = hw.open_model(hf).run(given(FAMILIES["llama"]))
-    message = r"writes of model.layers.0.self_attn cannot be told by head: what model.layers.0.self_attn.o_proj reads of head \d depends on other heads"
+    message = r"writes of model.layers.0.self_attn cannot be attributed to heads: what model.layers.0.self_attn.o_proj reads of head \d depends on other heads"
     with pytest.raises(WritesRefused, match=message):
         _ = run.writes
     verdict = run.proof.verdicts["writes"]
@@ -182,7 +182,7 @@ def test_numbers_in_another_order_are_no_heads():
         found[..., 3:6] = 7
         return found
 
-    assert "head 1 does not depend on what that head says" in mixing_reason(constant(z), 4, lambda chosen: constant(perturb_heads(z, chosen)))
+    assert "head 1 does not depend on z of that head" in mixing_reason(constant(z), 4, lambda chosen: constant(perturb_heads(z, chosen)))
 
 
 def test_words_are_recognised_whatever_their_shape():

@@ -117,7 +117,7 @@ def test_told_is_a_tensor_by_its_looks_only():
     assert told.shape == (2, 1, 11, 11)
     assert told.dtype == torch.float32
     assert told.dim() == 4
-    assert repr(told) == "Told([2, 1, 11, 11])"
+    assert repr(told) == "MaskHandle([2, 1, 11, 11])"
     for same in (told[:, :, :, :11], told.to(torch.float32), told.detach(), told[..., :20]):
         assert isinstance(same, MaskHandle)
         assert same.rule is told.rule

@@ -301,7 +301,7 @@ def test_input_that_cannot_be_read(what, error, message, tokenizer):
 
 
 def test_text_without_a_tokenizer():
-    with pytest.raises(ModelError, match=r"a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model"):
+    with pytest.raises(ModelError, match=r"This model has no tokenizer to read text with. Pass tokenizer= to open_model"):
         hw.open_model(build("bert")).run("the cat")
 
 

@@ -58,7 +58,7 @@ def test_a_proof_that_was_asked_for_is_saved(tmp_path):
 def test_a_refusal_is_saved(tmp_path):
     run = hw.open_model(drawn(BitNetForCausalLM(BitNetConfig(**GROUPED)))).run(given(FAMILIES["llama"]))
     run.save(tmp_path / "run")
-    with pytest.raises(WritesRefused, match=r"writes of model.layers.0.self_attn cannot be told by head"):
+    with pytest.raises(WritesRefused, match=r"writes of model.layers.0.self_attn cannot be attributed to heads"):
         _ = hw.load_run(tmp_path / "run").writes
 
 

@@ -124,9 +124,9 @@ def test_what_wears_a_tensor_s_clothes_is_no_weight_of_the_model():
     ],
 )
 def test_what_mixes_within_a_token_is_told_by_its_shape(shape, within):
-    recorder = Recorder(nn.Linear(2, 2), Layout(()), {"input_ids": torch.zeros(2, 11)}, CaptureSpec((), lambda record: None), False)
+    recorder = Recorder(nn.Linear(2, 2), Layout(()), {"input_ids": torch.zeros(2, 11)}, CaptureSpec((), lambda record: None))
     assert recorder.is_within_tokens(shape) is within
-    nothing = Recorder(nn.Linear(2, 2), Layout(()), {"pixel_values": torch.zeros(2, 11)}, CaptureSpec((), lambda record: None), False)
+    nothing = Recorder(nn.Linear(2, 2), Layout(()), {"pixel_values": torch.zeros(2, 11)}, CaptureSpec((), lambda record: None))
     assert not nothing.is_within_tokens(shape)
 
 

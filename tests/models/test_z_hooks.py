@@ -91,9 +91,9 @@ def test_a_part_of_the_model_run_alone_is_changed_each_time():
 def test_heads_that_cannot_be_told_apart_are_refused_by_name():
     hf, inputs = drawn(BitNetForCausalLM(BitNetConfig(**GROUPED))), given(FAMILIES["llama"])
     layout = layout_of(hf, inputs)
-    with pytest.raises(WritesRefused, match=r"heads of model.layers.0.self_attn must be told apart before W_O, got none: what .* norm over all heads"):
+    with pytest.raises(WritesRefused, match=r"heads of model.layers.0.self_attn cannot be separated before W_O: what .* norm over all heads"):
         with_z_hooks(hf, layout, {0: HEADS}, {0: scale_heads(FACTORS)})
-    with pytest.raises(WritesRefused, match=r"writes of model.layers.0.self_attn cannot be told by head: what .* norm over all heads"):
+    with pytest.raises(WritesRefused, match=r"writes of model.layers.0.self_attn cannot be attributed to heads: what .* norm over all heads"):
         output_block(hf, layout.sites[0], HEADS, 0)
 
 

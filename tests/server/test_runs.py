@@ -218,7 +218,7 @@ def test_writes_that_cannot_be_told_are_refused(page):
     from headwise.errors import WritesRefused
 
     def refuse(part):
-        raise WritesRefused("writes of self_attn cannot be data by head: a norm comes between.")
+        raise WritesRefused("writes of self_attn cannot be attributed to heads: a norm comes between.")
 
     run.writes_of = refuse
     answer = page.get(f"/api/runs/{data['id']}/writes")

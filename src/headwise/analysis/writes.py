@@ -115,7 +115,7 @@ def check_sum(place: Place, out: Float[Tensor, "B T M"], given: Tensor | None, p
         ModelError: they do not.
     """
     if given is None:
-        raise WritesRefused(f"writes of {place.module} cannot be told by head: what its W_O gave was not seen.")
+        raise WritesRefused(f"writes of {place.module} cannot be attributed to heads: what its W_O gave was not seen.")
     size = parts.norm(dim=-1).sum(-1).clamp(min=float(given.float().norm(dim=-1).max()))
     allowed = SLACK * torch.finfo(given.dtype).eps * size
     apart = (out - given.float()).norm(dim=-1)

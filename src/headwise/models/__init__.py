@@ -15,7 +15,7 @@ What a run offers:
       missing       NaN (peak: -1) on padding queries and on heads that a layer lacks
     run.weights(layer, head, queries=slice, keys=slice, batch=0, part=None)                    Tensor [t, s]
     run.tile(layer, head, level, column, row, pool="max" | "mean", batch=0, part=None)         Tensor [up to 256, up to 256]
-    run.writes      Dataset like `statistics`: norm, share, cosine; WritesRefused where heads cannot be told apart
+    run.writes      Dataset like `statistics`: norm, share, cosine; WritesRefused where heads cannot be separated
     run.writes_of(part), run.statistics_of(part)       the same for one part of several
     run.proof       Proof: .passed, .verdicts; a Verdict has .name, .sentence, .passed (None: could not be judged),
                     .residual, .allowed and .place
@@ -24,7 +24,8 @@ What a run offers:
     run.notes       sentences that a reader of the numbers should know
     run.save(path), load_run(path)
 
-The way of the data: `open` and `checkpoint` load; `inputs` makes tensors of text; `twin` gives the pass a model of its own;
-`tap` receives each attention call and `description` its mask; `survey` looks for attention that did not come by and for
-W_O; `store` keeps what fits into memory; `run` answers. `generation` listens to every pass of a generation and `joined` makes one call of each call's rows.
+How data flows: `loading` finds files and loads the model, `inputs` makes tensors of text; `hooks.shallow_clone` gives each pass a model of its own;
+`capture.hf_attention` receives every attention call and `masks.mask_description` its mask; `capture.layout_discovery` finds W_O, and attention that
+does not pass through the interface; `runs.activation_store` keeps what fits into memory; `run` answers; `verification` judges. `generation` records
+every pass of a generation, and `generation.decode_merge` makes one call of each call's rows.
 """

@@ -9,7 +9,7 @@ IMPLEMENTATION = "headwise"  # what our attention function and our mask function
 
 
 class SubstitutedImplementation(str):
-    """The name `headwise` in a configuration, with the name that it stands in for.
+    """The name `headwise` in a configuration, with the name that it replaces.
 
     Example:
         >>> name = SubstitutedImplementation("sdpa")

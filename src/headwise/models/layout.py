@@ -1,4 +1,4 @@
-"""What one kind of input makes a model compute: its attention calls in order, and where each one's heads are projected."""
+"""The layout of a pass: its attention calls in order, and the module that holds W_O of each."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from headwise.axes import Float, Tensor
 
 @dataclass(frozen=True)
 class OutputProjection:
-    """The module that holds W_O for some calls: its `turn`-th use in a pass reads what their heads say, H x E numbers a token.
+    """The module that holds W_O for some calls: its `use`-th use in a pass reads their z, H x E numbers a token.
 
     Attributes:
         calls: the calls whose tokens it reads, one call's after the other's.
@@ -34,9 +34,9 @@ class AttentionSite:
     Attributes:
         module: qualified name of the module that calls.
         cross: by its name or by what it was given, its keys are not the queries' own tokens.
-        output: where W_O is, or in `refusal` why what a head writes cannot be told.
-        heads: how many, where the model computes this attention itself; None where it comes by our function.
-        blocks: a text cut into blocks, which stand as batch rows: each sees the keys around it, more than it has queries, of the same tokens.
+        output: where W_O is; None where writes cannot be attributed to heads, for the reason in `refusal`.
+        heads: how many, where the model computes this attention itself; None where it goes through our function.
+        blocks: a text cut into blocks, as batch rows: each sees the keys around it, more than it has queries, of the same tokens.
     """
 
     index: int
@@ -57,18 +57,18 @@ class Layout:
 
     @cached_property
     def by_output(self) -> dict[tuple[str, int], OutputProjection]:
-        """The outputs, by module and how manieth use of it."""
+        """The outputs, by module and number of its use."""
         return {(site.output.module, site.output.use): site.output for site in self.sites if site.output is not None}
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether a module multiplies what it reads by one dense weight: what can hold W_O."""
+    """Whether a module multiplies its input by one dense weight, and so can hold W_O."""
     weight = getattr(module, "weight", None)
     return isinstance(module, nn.Linear | Conv1D) and isinstance(weight, Tensor) and weight.dim() == 2 and weight.is_floating_point()
 
 
 def w_o_by_head(module: nn.Module, heads: int) -> Float[Tensor, "H E M"]:
-    """W_O by head: what each head's words are multiplied by. A Conv1D stores it the other way round than a Linear."""
+    """W_O by head, as it multiplies z. A Conv1D stores it transposed relative to a Linear."""
     weight = resident_weight(module, "weight")
     whole = weight if isinstance(module, Conv1D) else weight.t()
     return whole.unflatten(0, (heads, -1))

@@ -36,9 +36,9 @@ Text = str | Sequence[str]
 
 
 class Model:
-    """A model of transformers whose heads can be read; `open_model` makes one.
+    """An opened model, whose heads can be read, changed and compared; `open_model` makes one.
 
-    Passes run on a twin that shares the tensors: the model's parameters, hooks, mode and configuration are never touched,
+    Passes run on a clone that shares the tensors: the model's parameters, hooks, mode and configuration are never touched,
     so that other threads may use or train it meanwhile.
 
     Attributes:
@@ -60,13 +60,13 @@ class Model:
     def run(
         self, what: Text | Tensor | Mapping[str, Any], statistics: str | Iterable[str] = "all", memory: str | int = "1GiB", segments: Tensor | None = None
     ) -> Run:
-        """Read an input once, and learn what every head does with it.
+        """Run an input through the model once, recording every attention head.
 
         Args:
             what: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
             statistics: names, or "all"; see `hw.statistics()`.
-            memory: how much to keep of queries and keys: bytes, or a text like "512MiB". What does not fit is made again when
-                it is asked for, by running the model again.
+            memory: how much to keep of queries and keys: bytes, or a text like "512MiB". What does not fit is
+                recomputed on demand, by running the model again.
             segments: a label for each token, [B, T] from 0, negative for none: for the statistic "segment".
 
         Raises:
@@ -90,12 +90,12 @@ class Model:
     def generate(
         self, what: Text | Tensor | Mapping[str, Any], max_new_tokens: int, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB"
     ) -> Run:
-        """Let the model go on with a text, greedily and with its cache, and learn what every head did with all of it.
+        """Generate greedily with the model's cache, recording every attention head at every step.
 
         The run is over the text and the new tokens, as if they had been one text: the rows of the text are those of the first pass, and each
-        new token's row is what its step computed and saw, also where the cache of a layer with a window had dropped keys. Proof compares it
-        with one pass of the model over all of it. Where a model's steps are no rows of one attention (its cache holds something else than keys),
-        the numbers are those of such a pass, and a note says so.
+        new token's row is what its step computed, also where the cache of a layer with a window had dropped keys. The proof compares it
+        with one pass of the model over all of it. Where a model's steps are not rows of one attention (its cache holds something else than keys),
+        the numbers are those of one pass over the whole text, with a note.
 
         Args:
             what: as for `run`.
@@ -169,7 +169,7 @@ class Model:
         return run
 
     def _observe(self, inputs: ModelInputs, names: tuple[str, ...], segments: Tensor | None, budget: int) -> tuple[Any, Layout, StatisticsCollector]:
-        """The first pass: with the layout of an earlier input of this kind, or else with a survey."""
+        """The first pass: with the layout of an earlier input of this kind, or else finding the layout."""
         kind = (tuple(sorted(inputs.kwargs)), _structure(self.hf))
         with self._lock:
             layout = self._layouts.get(kind)
@@ -179,7 +179,7 @@ class Model:
                 outputs = run_recorded(self.hf, inputs.kwargs, layout, CaptureSpec(names, collector, segments=segments))
                 return outputs, layout, collector
             except LayoutChanged:
-                pass  # this input takes another way through the model: survey it as well
+                pass  # this input takes another path through the model: find its layout too
         collector = StatisticsCollector(ActivationStore(budget))
         outputs, layout = discover_layout(self.hf, inputs.kwargs, CaptureSpec(names, collector, segments=segments))
         with self._lock:
@@ -189,8 +189,8 @@ class Model:
     def _metadata(self, inputs: ModelInputs, layout: Layout, collector: StatisticsCollector) -> RunMetadata:
         numbers = collector.numbers
         found = tuple(places(self.hf, layout.sites, [numbers[site.index].shape for site in layout.sites]))
-        told = _gathered([(place.module, note) for place in found for note in numbers[place.index].notes])
-        notes = list(dict.fromkeys((*inputs.notes, *layout.notes, *told)))
+        of_calls = _gathered([(place.module, note) for place in found for note in numbers[place.index].notes])
+        notes = list(dict.fromkeys((*inputs.notes, *layout.notes, *of_calls)))
         if self.note:
             notes.insert(0, self.note)
         return RunMetadata(found, layout, numbers, inputs.tokens, inputs.decoder_tokens, self._padding(inputs, found, collector), tuple(notes))

@@ -1,4 +1,4 @@
-"""A run: what every head did with one input."""
+"""A run: statistics, weights and writes of every attention head on one input."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 class Run:
     """One pass over one input: statistics of every head; weights, maps, writes and proof on demand.
 
-    What did not fit into the memory budget is made again by running the model again; that gives the same numbers, and it
-    is an error when it does not.
+    What did not fit into the memory budget is recomputed by running the model again; that gives the same numbers, or else an error.
     """
 
     def __init__(self, metadata: RunMetadata, store: ActivationStore | None, forward_pass: ForwardPass | None, outputs: Mapping[str, Tensor] | None) -> None:
@@ -43,7 +42,7 @@ class Run:
         self._metadata, self._store, self._forward_pass, self._outputs = metadata, store, forward_pass, outputs
         self._writes: dict[str, Sequence[Mapping[str, Tensor]]] = {}
         self._lock, self._proving = RLock(), RLock()
-        self.model: Model | None = None  # whose run it is; `Model.run` says it
+        self.model: Model | None = None  # whose run it is; `Model.run` sets it
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -52,12 +51,12 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the numbers should know."""
+        """Sentences that a reader of the numbers should know."""
         return self._metadata.notes
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Where each attention call of the pass stands: its part, layer, heads, queries and keys."""
+        """The place of each attention call of the pass: its part, layer, heads, queries and keys."""
         return self._metadata.places
 
     @property
@@ -68,11 +67,11 @@ class Run:
             ModelError: the run was read from disk, without its model.
         """
         if self._forward_pass is None:
-            raise ModelError("a run must have its model to be run again, got one read from disk. Run the model on the text.")
+            raise ModelError("This run was loaded without its model. Open the model and run the text again.")
         return self._forward_pass
 
     def stored_call(self, layer: int, part: str | None = None) -> StoredCall:
-        """An attention call as it was: query, key, log-sum-exp of each row and the call itself; made again where it was dropped.
+        """An attention call as it was: query, key, log-sum-exp of each row and the call itself; recomputed where it was dropped.
 
         Args:
             layer: the attention call, counted within the part.
@@ -117,7 +116,7 @@ class Run:
         """What each head adds through W_O, in the only part: norm, share and cosine; see `headwise.models.runs.head_writes.write_measures`.
 
         Raises:
-            WritesRefused: heads cannot be told apart between attention and W_O; the message names the module.
+            WritesRefused: heads cannot be separated between attention and W_O; the message names the module.
             ArgumentError: there are several parts.
         """
         return self.writes_of(self._part(None))
@@ -215,7 +214,7 @@ class Run:
         sites = {place.index: self._metadata.layout.sites[place.index] for place in places}
         for place in places:
             if sites[place.index].output is None:
-                raise WritesRefused(f"writes of {place.module} cannot be told by head: {sites[place.index].refusal}.")
+                raise WritesRefused(f"writes of {place.module} cannot be attributed to heads: {sites[place.index].refusal}.")
         found: dict[int, Mapping[str, Tensor]] = {}
 
         def measure(index: int, call: StoredCall) -> None:
@@ -242,7 +241,7 @@ class Run:
         return found[index]
 
     def _each(self, indices: Sequence[int], use: Callable[[int, StoredCall], None]) -> None:
-        """Give each call to `use`; those that were dropped are made again, all in one pass."""
+        """Give each call to `use`; those that were dropped are recomputed, all in one pass."""
         with self._lock:
             missing = set()
             for index in indices:
@@ -252,14 +251,14 @@ class Run:
                 else:
                     use(index, call)
 
-            def listen(record: AttentionRecord) -> None:
+            def store(record: AttentionRecord) -> None:
                 call = stored_call(record)
                 self._metadata.check_same(record.index, call.lse)
                 self._store.put(record.index, call)
                 use(record.index, call)
 
             if missing:
-                self._forward_pass.rerun(listen, missing)
+                self._forward_pass.rerun(store, missing)
 
     def _part(self, part: str | None) -> str:
         parts = list(dict.fromkeys(place.part for place in self._metadata.places))

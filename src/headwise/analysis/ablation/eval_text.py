@@ -74,7 +74,7 @@ class Evaluator:
         chosen = _chosen(found, self.part)
         for place in chosen:
             if place.index not in forward.cache.wo_inputs:
-                raise WritesRefused(f"writes of {place.module} cannot be told by head: {forward.session.layout.sites[place.index].refusal}.")
+                raise WritesRefused(f"writes of {place.module} cannot be attributed to heads: {forward.session.layout.sites[place.index].refusal}.")
         judged = loss_of(self.loss, forward, labels)
         if not judged.tokens:
             raise ArgumentError(f"text must have a token that is foretold, got {next(iter(given.values())).numel()} tokens in all. Leave it out.")

@@ -40,7 +40,7 @@ def texts(model: "Model", corpus: Corpus) -> Iterator[Text]:
         ModelError: there is no tokenizer.
     """
     if model.tokenizer is None:
-        raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model.")
+        raise ModelError("This model has no tokenizer to read text with. Pass tokenizer= to open_model.")
     for text in corpus.some(corpus.texts or made_up(corpus)):
         ids = torch.tensor(model.tokenizer(text)["input_ids"][: longest(model)], dtype=torch.int64)
         if len(ids) > 1:

@@ -1,4 +1,4 @@
-"""How transformers' attention interface says what is to be computed, and the `Call` that means the same.
+"""Requests of transformers' attention interface, translated into a `Call`.
 
 Visibility comes from the mask alone: never from `sliding_window`, which models fill in by different conventions. A keyword
 that could change the numbers is honoured or refused by name, never dropped.
@@ -19,7 +19,7 @@ from headwise.models.masks.diagonal_bias import DiagonalTensor
 from headwise.models.masks.key_intervals import find_extent
 from headwise.models.masks.mask_description import MaskHandle
 
-# Told by models to attention functions and read by none, or by flash kernels only, for which the mask says the same.
+# Passed by models and read by no attention function, or by flash kernels only, for which the mask means the same.
 IGNORED_KWARGS = frozenset(
     (
         "position_ids",
@@ -52,13 +52,13 @@ IGNORED_KWARGS = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class AttentionRequest:
-    """One call of the interface, as our own code can run it."""
+    """One request for attention, as our own code can compute it."""
 
     query: Query
     key: Key
     value: Value
     call: Call
-    padding: Bool[Tensor, "B S"] | None = None  # True where a key is a real token; None when the mask does not tell
+    padding: Bool[Tensor, "B S"] | None = None  # True where a key is a real token; None where the mask has no padding
     notes: tuple[str, ...] = ()
     weights_dtype: torch.dtype | None = None  # of the weights, where the model made them itself
 
@@ -78,11 +78,11 @@ def parse_request(
     keywords: Mapping[str, Any],
     split_mask: "MaskSplitter",
 ) -> AttentionRequest:
-    """The call that this use of the interface means.
+    """Translate one use of the interface.
 
     Args:
-        module: what calls; its `is_causal` counts where there is no mask.
-        unmasked_is_causal: the model was loaded with an implementation (sdpa) for which no mask means causal, when the module says so.
+        module: the calling module; its `is_causal` counts where there is no mask.
+        unmasked_is_causal: the model was loaded with an implementation (sdpa) for which no mask means causal in a module that is causal.
         known: further keywords that mean nothing here: what the caller gave to the whole model.
         taken_apart: remembers the last mask tensor, which most layers share.
 
@@ -122,7 +122,7 @@ def parse_request(
 
 
 def split_mask_and_bias(plane: Tensor) -> tuple[Tiled | None, Tensor | None]:
-    """A mask tensor taken apart: who is hidden (False, or at most half the dtype's lowest number), and what is added to the rest."""
+    """Split a mask tensor: who is hidden (False, or at most half the dtype's lowest number), and what is added to the rest."""
     if plane.dtype == torch.bool:
         return TensorMask(plane), None
     hidden = plane <= torch.finfo(plane.dtype).min / 2
@@ -146,7 +146,7 @@ class MaskSplitter:
 
 
 class TensorMask(LazyMask):
-    """A mask that the model wrote down as a tensor."""
+    """A mask that the model built as a tensor."""
 
     def __init__(self, mask: Bool[Tensor, "#B #H #T #S"]) -> None:
         self.mask = mask
@@ -163,7 +163,7 @@ class TensorMask(LazyMask):
 
 
 class IndexedKeys(LazyMask):
-    """Sparse attention: each query sees the keys of a list, besides what another rule says."""
+    """Sparse attention: each query sees the keys of a list, where another mask allows them."""
 
     def __init__(self, indices: Int[Tensor, "B T n"], keys: int, others: Tensor | Tiled | None) -> None:
         self.indices, self.keys, self.others = indices.long(), keys, others
@@ -216,7 +216,7 @@ def _indices(module: nn.Module, call: Call, given: Tensor, query: Query, keys: i
 
 
 class SummedBias(Tiled):
-    """One bias and another."""
+    """The sum of two biases."""
 
     def __init__(self, one: Tiled, other: Tensor) -> None:
         self.one, self.other = one, other
@@ -226,7 +226,7 @@ class SummedBias(Tiled):
 
 
 class MaskIntersection(LazyMask):
-    """Seen by one rule and by another."""
+    """Visible by both of two masks."""
 
     def __init__(self, one: Tensor | Tiled, other: Tensor | Tiled) -> None:
         self.one, self.other = one, other
@@ -277,13 +277,13 @@ def _scale(module: nn.Module, scaling: Any, query: Query) -> float:
     return float(scaling)
 
 
-def _is_one_row(told: MaskHandle, queries: int) -> bool:
+def _is_one_row(handle: MaskHandle, queries: int) -> bool:
     """Whether a mask was stated for one query and is meant for several."""
-    return told.rule.queries == 1 and queries > 1
+    return handle.rule.queries == 1 and queries > 1
 
 
-def _check_described(module: nn.Module, told: MaskHandle, query: Query, keys: int) -> None:
-    rule = told.rule
+def _check_described(module: nn.Module, handle: MaskHandle, query: Query, keys: int) -> None:
+    rule = handle.rule
     fits = rule.queries == query.shape[2] and rule.keys >= keys and rule.batch in (1, query.shape[0])
     if not fits:
         have = [query.shape[0], query.shape[2], keys]

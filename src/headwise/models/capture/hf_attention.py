@@ -114,9 +114,9 @@ def _loaded(module: nn.Module) -> str:
 
 
 def _difference(recorder: "Recorder", module: nn.Module, loaded: str, mask: Tensor | None, is_causal: bool | None, queries: int) -> str | None:
-    """What to tell the reader where eager and sdpa compute different attention; None where they do not.
+    """A note where eager and sdpa compute different attention; None where they do not.
 
-    sdpa leaves out a causal mask and relies on the module to say that it is causal; eager always gets the mask, and never looks at the module.
+    sdpa leaves out a causal mask and relies on the module's `is_causal`; eager always gets the mask and never reads `is_causal`.
     """
     if queries == 1 or loaded not in ("eager", "sdpa") or not recorder.has_sdpa:
         return None

@@ -1,6 +1,6 @@
-"""torch's own `nn.MultiheadAttention` on our attention function: the same numbers, and every head of it heard.
+"""torch's own `nn.MultiheadAttention` on our attention function: the same numbers, with every head recorded.
 
-Its fused paths (`nn.TransformerEncoder` goes through one in eval mode) never call the modules inside it. In a twin they are
+Its fused paths (`nn.TransformerEncoder` goes through one in eval mode) never call the modules inside it. In a clone they are
 left out, as torch itself leaves them out where hooks are attached.
 """
 
@@ -14,7 +14,7 @@ from headwise.axes import Float, Tensor
 
 
 def instrument_mha(clone: nn.Module) -> None:
-    """Set every `nn.MultiheadAttention` of a twin to our function, and turn the fused paths around it off."""
+    """Set every `nn.MultiheadAttention` of a clone to our function, and turn the fused paths around it off."""
     for module in clone.modules():
         if type(module) is nn.MultiheadAttention:
             module.forward = partial(forward, module)
@@ -35,7 +35,7 @@ def forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What the module itself computes: z = softmax(q·k / sqrt(D) + mask) · v by head, then out_proj.
+    """Compute what the module itself computes: z = softmax(q·k / sqrt(D) + mask) · v by head, then out_proj.
 
     `key_padding_mask` and a bool `attn_mask` are True where hidden, as torch has it; `bias_k` and `add_zero_attn` add a key.
     """

@@ -1,7 +1,7 @@
-"""The passes of a generation joined into one: a call's rows of all steps, one under the other, over all keys that there were.
+"""The passes of a generation merged into one: the rows of a call at all steps, stacked, over all keys that there were.
 
 A step computes one row of every call, over the keys that its cache still holds. That these are the very keys of earlier steps is
-looked at, to the last bit; where a model keeps something else in its cache there is nothing to join.
+checked, to the last bit; where a model caches something else, the steps cannot be merged.
 """
 
 from collections import Counter
@@ -19,12 +19,12 @@ from headwise.models.layout import AttentionSite, Layout
 
 
 class CannotMerge(Exception):
-    """The steps are not rows of one attention: no error, the whole text is read in one pass instead."""
+    """The steps are not rows of one attention: not an error, the whole text is run in one pass instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepRows:
-    """The rows of one pass: who sees whom is as the pass had it, with its keys at their place among all keys."""
+    """The rows of one pass: its visibility and bias, with its keys at their place among all keys."""
 
     rows: slice
     keys: slice
@@ -33,7 +33,7 @@ class StepRows:
 
 
 class MergedMask(LazyMask):
-    """Who sees whom in all passes; the keys that a cache had dropped are hidden.
+    """Visibility in all passes; keys that a cache had dropped are hidden.
 
     Args:
         over: True where a key comes after the end of its text, [B, S]; None where none does.
@@ -54,7 +54,7 @@ class MergedMask(LazyMask):
 
 
 class MergedBias(Tiled):
-    """What all passes add to their scores: 0 where a key is none of the pass's."""
+    """The biases of all passes: 0 for keys that a pass did not have."""
 
     def __init__(self, steps: Sequence[StepRows]) -> None:
         self.steps = steps
@@ -93,7 +93,7 @@ class CallHistory:
         self.rows.append(_rows_of(record))
 
     def _grown(self, key: Key, value: Value, rows: int) -> int:
-        """Take in a pass's new keys, the last ones; the place of its first key among all."""
+        """Append a pass's new keys, the last ones; the place of its first key among all."""
         if key.shape == self.key.shape and torch.equal(key, self.key) and torch.equal(value, self.value):
             return 0  # cross-attention: the same keys in every pass
         have = self.key.shape[2]
@@ -127,7 +127,7 @@ class CallHistory:
 
 
 class DecodeMerge:
-    """Takes in pass after pass: a call goes on with the one that the same module made as its n-th in the passes before."""
+    """Collects pass after pass: the n-th call of a module continues its n-th call of the passes before."""
 
     def __init__(self) -> None:
         self.histories: dict[tuple[str, int], CallHistory] = {}
@@ -150,12 +150,12 @@ class DecodeMerge:
                 self.histories[name] = CallHistory(replace(site, index=numbers[name], output=output), one)
 
     def layout(self, notes: tuple[str, ...]) -> Layout:
-        """Of all passes together."""
+        """The layout of all passes together."""
         return Layout(tuple(history.site for history in self.histories.values()), notes)
 
 
 def _named(site: AttentionSite, turns: "Counter[str]") -> tuple[str, int]:
-    """The module that calls, and how manieth time in this pass."""
+    """The calling module, and the number of its call within this pass."""
     turns[site.module] += 1
     return site.module, turns[site.module]
 
@@ -192,7 +192,7 @@ def _bias_of(step: StepRows, rows: slice, keys: slice) -> Tensor:
 
 
 def _stacked(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
-    """One under the other, where batch and heads of each are of full length or 1."""
+    """Stacked along an axis, where batch and heads of each are of full length or 1."""
     b, h = (max(part.shape[i] for part in parts) for i in (0, 1))
     return torch.cat([part.expand(b, h, *part.shape[2:]) for part in parts], axis)
 

@@ -1,4 +1,4 @@
-"""What a model is asked to go on with: how many tokens, from which text, until which end; and the inputs that text and new tokens are together."""
+"""A request for generation (how many tokens, which end tokens), and the inputs that text and new tokens make together."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ from headwise.models.generation.greedy_generation import GenerationPlan
 from headwise.models.inputs.encoding import max_positions
 from headwise.models.model_info import is_encoder_decoder
 
-OWN_INPUTS = ("position_ids",)  # generation counts positions by itself, from the attention mask
+OWN_INPUTS = ("position_ids",)  # generation counts positions itself, from the attention mask
 
 
 def check_generates(hf: nn.Module, max_new_tokens: int) -> None:
-    """Whether a model writes text, and so many tokens.
+    """Check that a model generates text, and that the number of tokens is one.
 
     Raises:
         ModelError: it does not generate.
@@ -32,7 +32,7 @@ def check_generates(hf: nn.Module, max_new_tokens: int) -> None:
 
 
 def plan_generation(hf: Any, inputs: Mapping[str, Any], max_new_tokens: int) -> tuple[GenerationPlan, GenerationConfig]:
-    """What is to be generated: greedily, with the model's own cache; no forced or suppressed tokens, the likeliest token always.
+    """Plan a greedy generation with the model's own cache; no forced or suppressed tokens.
 
     Raises:
         ArgumentError: more tokens than the model has positions for.
@@ -60,7 +60,7 @@ def plan_generation(hf: Any, inputs: Mapping[str, Any], max_new_tokens: int) -> 
 
 
 def full_inputs(hf: Any, inputs: Mapping[str, Any], plan: GenerationPlan, ids: Int[Tensor, "B T"]) -> tuple[dict[str, Any], Bool[Tensor, "B T"]]:
-    """The inputs of a run over the text and what the model went on with; and which tokens are real.
+    """The inputs of a run over the text and its continuation; and which tokens are real.
 
     Rows that end earlier than others are padding after their end.
     """
@@ -77,7 +77,7 @@ def full_inputs(hf: Any, inputs: Mapping[str, Any], plan: GenerationPlan, ids: I
 
 
 def cache_disagreement(inputs: Mapping[str, Any], logits: Tensor | None, start: int) -> str | None:
-    """A note, where the pass over the whole text would have gone on otherwise than the passes with the cache did."""
+    """A note, where one pass over the whole text would have chosen another token than the passes with the cache did."""
     name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
     ids = inputs[name]
     if logits is None or logits.shape[:2] != ids.shape:

@@ -1,4 +1,4 @@
-"""Greedy generation with the model's own cache, every pass of it listened to: the encoder's, the text's, and one for each new token."""
+"""Greedy generation with the model's own cache, every pass recorded: the encoder's, the text's, and one for each new token."""
 
 import copy
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +24,7 @@ from headwise.models.model_info import is_encoder_decoder
 
 @dataclass(frozen=True, eq=False)
 class GenerationPlan:
-    """What is to be generated.
+    """What to generate.
 
     Attributes:
         inputs: the model's keyword arguments: the text alone.
@@ -48,8 +48,7 @@ class DecodeSteps:
     """All passes of one generation.
 
     Attributes:
-        layouts: by kind of pass; those that are not known are drawn from a pass over copies, as a survey may run modules twice, and a cache
-            must not take in a token twice.
+        layouts: by kind of pass; an unknown one is found in a pass over copies of the inputs, so that the cache takes in each token once.
     """
 
     hf: nn.Module
@@ -86,7 +85,7 @@ class DecodeSteps:
         return found[:, :-1]
 
     def _recorded(self, entry: str) -> Callable[..., Any]:
-        """What stands in place of the model's forward, or its encoder's: a pass of a twin of its own."""
+        """A replacement for the model's forward, or its encoder's: a recorded pass on a clone of its own."""
 
         def forward(**inputs: Any) -> Any:
             kind = entry or ("text" if self.passes == 0 else "step")
@@ -106,7 +105,7 @@ class DecodeSteps:
         return forward
 
     def _returned(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put what a step returned for its token behind what the passes before it did."""
+        """Append what a step returned for its token to what the passes before it returned."""
         for name, x in tensors.items():
             have = self.outputs.get(name)
             if have is None:
@@ -115,7 +114,7 @@ class DecodeSteps:
                 self.outputs[name] = torch.cat([have, x], 1)
 
     def emit(self, on_record: Callable[[AttentionRecord], None], real: Bool[Tensor, "B T"], calls: Collection[int] | None, names: tuple[str, ...]) -> None:
-        """Tell of the calls, each joined: all its rows, with their statistics.
+        """Hand over a record of each call, merged: all its rows, with their statistics.
 
         Args:
             real: True where a token is no padding: neither before its text nor behind its end.
@@ -132,7 +131,7 @@ class DecodeSteps:
 
 @dataclass(frozen=True, eq=False)
 class GenerationPass(ForwardPass):
-    """A generation that can be run again: its tokens are known, so that each step takes the one that it took."""
+    """A generation that can be run again: its tokens are known, so that each step takes the same one."""
 
     plan: GenerationPlan | None = None
     config: GenerationConfig | None = None
@@ -160,7 +159,7 @@ def _with(attended: Any, statistics: Mapping[str, Tensor]) -> Any:
 
 
 class _Chosen(LogitsProcessor):
-    """Lets a step take the token that is known, and a row that has ended take padding."""
+    """Forces a step to the token that is known, and a row that has ended to padding."""
 
     def __init__(self, plan: GenerationPlan) -> None:
         self.plan = plan
@@ -176,7 +175,7 @@ class _Chosen(LogitsProcessor):
 
 
 class _AllEnded(StoppingCriteria):
-    """Stops once every row's end has been read, one pass after it was written."""
+    """Stops one pass after every row has ended, so that each end token has a row too."""
 
     def __init__(self, plan: GenerationPlan) -> None:
         self.plan = plan

@@ -1,4 +1,4 @@
-"""A model made from another: modules, hooks and configuration of its own, the same tensors but for those that are replaced."""
+"""A model derived from another: its own modules, hooks and configuration, and the same tensors but for those that are replaced."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from headwise.models.hooks.shallow_clone import copy_modules
 
 
 def derive_model(hf: nn.Module, tensors: Mapping[str, Tensor] | None = None) -> Any:
-    """The model again, in the mode and with the attention implementation that it has.
+    """Derive a model in the mode and with the attention implementation of the original.
 
     All tensors but the replaced ones are the original's own: what trains one of the two in place trains both.
 

@@ -1,4 +1,4 @@
-"""What heads say, changed on its way into W_O: a model like another, in which it happens whenever it runs."""
+"""Hooks that change z before W_O reads it, in a model derived from another."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -11,24 +11,24 @@ from headwise.errors import WritesRefused
 from headwise.models.hooks.derived_model import derive_model
 from headwise.models.layout import Layout, OutputProjection
 
-USE_COUNT = "_headwise_turn"  # an attribute of W_O's module: how often it has run in this pass; copied with it, so that each twin counts alone
+USE_COUNT = "_headwise_turn"  # an attribute of W_O's module: how often it has run in this pass; copied with it, so that each clone counts alone
 
 Z = Float[Tensor, "B T H E"]
 ZHook = Callable[[Z], Z]
 
 
 def with_z_hooks(hf: nn.Module, layout: Layout, heads: Mapping[int, int], changes: Mapping[int, ZHook]) -> Any:
-    """The model again, the tensors shared; before W_O reads what the heads of a call say, `changes` is applied to it.
+    """Derive a model, sharing tensors, in which `changes` are applied to z before W_O reads it.
 
     The original is not touched. The result runs like any model, under every attention implementation, also through `Model.run`.
 
     Args:
         layout: from a run of the model on an input of this kind.
         heads: how many heads each changed call has, by its index.
-        changes: by index of the call; each is told what W_O reads, gates included, as [B, T, H, E], and gives it back changed.
+        changes: by index of the call; each takes what W_O reads, gates included, as [B, T, H, E], and returns it changed.
 
     Raises:
-        WritesRefused: heads of a call cannot be told apart, or W_O reads several calls at once.
+        WritesRefused: heads of a call cannot be separated, or W_O reads several calls at once.
     """
     other = derive_model(hf)
     by_module: dict[str, dict[int, tuple[int, OutputProjection, ZHook]]] = {}
@@ -43,7 +43,7 @@ def with_z_hooks(hf: nn.Module, layout: Layout, heads: Mapping[int, int], change
 
 
 def scale_heads(factors: Float[Tensor, " H"]) -> ZHook:
-    """Each head's words times its factor: 0 silences it."""
+    """Each head's z times its factor: 0 ablates it."""
 
     def change(z: Z) -> Z:
         return z * factors.to(z)[:, None]
@@ -54,7 +54,7 @@ def scale_heads(factors: Float[Tensor, " H"]) -> ZHook:
 def _output(layout: Layout, index: int) -> OutputProjection:
     site = layout.sites[index]
     if site.output is None:
-        raise WritesRefused(f"heads of {site.module} must be told apart before W_O, got none: {site.refusal}.")
+        raise WritesRefused(f"heads of {site.module} cannot be separated before W_O: {site.refusal}.")
     if len(site.output.calls) > 1:
         raise WritesRefused(
             f"W_O of {site.module} must read one attention call at a time, got {len(site.output.calls)} joined. They cannot be changed one by one."
@@ -63,7 +63,7 @@ def _output(layout: Layout, index: int) -> OutputProjection:
 
 
 class _Start:
-    """Before the model runs: every W_O has been used 0 times."""
+    """Before the model runs: reset the use count of every W_O."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -74,7 +74,7 @@ class _Start:
 
 
 class _Reader:
-    """Before W_O's module runs: the words of the call whose turn it is are changed.
+    """Before W_O's module runs: change z of the call that it reads now.
 
     Args:
         counting: the module runs several times in a pass; where it does not, every use counts, also in parts of the model run alone.

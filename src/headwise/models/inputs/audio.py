@@ -1,4 +1,4 @@
-"""Sound as a speech model reads it: a WAV file's samples, and the features that the model's own extractor makes of them."""
+"""Audio inputs of speech models: the samples of a WAV file, and the features that the model's own extractor makes of them."""
 
 import wave
 from pathlib import Path
@@ -27,8 +27,8 @@ def read_wav(path: str | Path) -> Float[Tensor, " n"]:
     except (OSError, EOFError, wave.Error) as error:
         raise ArgumentError(f"audio must be a WAV file, got {str(path)!r}: {error}. Convert it: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav.") from None
     if rate != RATE or width not in WIDTHS:
-        said = f"{rate} a second of {width} bytes in {str(path)!r}"
-        raise ArgumentError(f"audio must have {RATE} samples a second of 1, 2 or 4 bytes, got {said}. Convert it: ffmpeg -i IN -ar 16000 OUT.wav.")
+        given = f"{rate} a second of {width} bytes in {str(path)!r}"
+        raise ArgumentError(f"audio must have {RATE} samples a second of 1, 2 or 4 bytes, got {given}. Convert it: ffmpeg -i IN -ar 16000 OUT.wav.")
     kind, silence, scale = WIDTHS[width]
     samples = (np.frombuffer(data, kind).astype(np.float32) - silence) / scale
     if samples.size == 0:
@@ -37,7 +37,7 @@ def read_wav(path: str | Path) -> Float[Tensor, " n"]:
 
 
 def audio_inputs(hf: nn.Module, samples: Float[Tensor, " n"]) -> dict[str, Any]:
-    """A model's input for this sound: log-mel features for Whisper and its kin, samples for wav2vec2 and its kin.
+    """A model's input for this audio: log-mel features for Whisper and related models, samples for wav2vec2 and related models.
 
     Raises:
         ModelError: the model does not read sound.
@@ -55,7 +55,7 @@ def audio_inputs(hf: nn.Module, samples: Float[Tensor, " n"]) -> dict[str, Any]:
 
 
 def audio_with_text(hf: nn.Module, tokenizer: Any, samples: Float[Tensor, " n"], text: str) -> dict[str, Any]:
-    """Sound for the encoder and text for the decoder, behind the token that it starts with.
+    """Audio for the encoder and text for the decoder, after its start token.
 
     Raises:
         ModelError: the model does not read sound, or there is no tokenizer for the text.
@@ -65,9 +65,9 @@ def audio_with_text(hf: nn.Module, tokenizer: Any, samples: Float[Tensor, " n"],
     if not getattr(config, "is_encoder_decoder", False):
         return given
     if tokenizer is None:
-        raise ModelError("a tokenizer must be there to read what is said, got none with this model. Pass tokenizer= to open_model.")
+        raise ModelError("This model has no tokenizer to read the transcript with. Pass tokenizer= to open_model.")
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if not ids:
-        raise ArgumentError(f"text must be what the sound says, got {text!r}. Write its words.")
-    untimed = tokenizer.get_vocab().get("<|notimestamps|>")  # what Whisper is told before it writes text without times
+        raise ArgumentError(f"text must be the transcript of the audio, got {text!r}. Write its words.")
+    untimed = tokenizer.get_vocab().get("<|notimestamps|>")  # the prompt of Whisper for text without timestamps
     return {**given, "decoder_input_ids": torch.tensor([[config.decoder_start_token_id, *([] if untimed is None else [untimed]), *ids]])}

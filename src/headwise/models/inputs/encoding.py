@@ -1,4 +1,4 @@
-"""From what a user gives (a text, texts, token ids, a model's own inputs) to the tensors of one pass."""
+"""From text, texts, token ids or a model's own inputs to the tensors of one pass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def encode(hf: nn.Module, tokenizer: Any, what: Any) -> ModelInputs:
 def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
     """Each text made ids by itself, then padded on the tokenizer's side; the tokenizer is left as it is."""
     if tokenizer is None:
-        raise ModelError("a tokenizer must be there to read text, got none with this model. Pass tokenizer= to open_model, or give token ids.")
+        raise ModelError("This model has no tokenizer to read text with. Pass tokenizer= to open_model, or give token ids.")
     for text in texts:
         if not text.strip():
             raise ArgumentError(f"text must have at least one token, got {text!r}. Write something.")
@@ -177,7 +177,7 @@ def max_positions(hf: nn.Module) -> int | None:
     """How many tokens the model has positions for; None where there is no limit."""
     config = text_config(hf)
     limit = getattr(config, "max_position_embeddings", None)
-    if not isinstance(limit, int) or limit < 1:  # XLNet says -1: no limit
+    if not isinstance(limit, int) or limit < 1:  # XLNet has -1: no limit
         return None
     for name, module in hf.named_modules():
         if isinstance(module, torch.nn.Embedding) and name.endswith("position_embeddings") and module.padding_idx is not None and limit is not None:

@@ -1,4 +1,4 @@
-"""A short input that a model accepts: to see how it is built, where what it says does not matter."""
+"""A short input that a model accepts, to find its attention calls; its content does not matter."""
 
 from typing import Any
 

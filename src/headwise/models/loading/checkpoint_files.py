@@ -1,4 +1,4 @@
-"""The files of a checkpoint, looked at before and after they are loaded: safetensors only, whole, and fitting the configuration."""
+"""Checks of a checkpoint's files before and after loading: safetensors only, complete, and fitting the configuration."""
 
 import json
 from pathlib import Path
@@ -15,10 +15,10 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 
 
 def check_files(folder: Path) -> None:
-    """Whether a directory holds a configuration and whole safetensors files.
+    """Check that a directory holds a configuration and complete safetensors files.
 
     Raises:
-        CheckpointError: it does not; the message says what is missing, broken or refused.
+        CheckpointError: a file is missing, broken or refused; the message names it.
     """
     config = folder / "config.json"
     if not config.is_file():
@@ -42,8 +42,8 @@ def check_files(folder: Path) -> None:
         _check_whole(path)
 
 
-def check_fit(hf: PreTrainedModel, told: dict[str, Any]) -> None:
-    """Whether the weights were those that the configuration asks for.
+def check_fit(hf: PreTrainedModel, info: dict[str, Any]) -> None:
+    """Check that the weights fit the configuration.
 
     Keys that no module of the model could hold (heads for other tasks) are no fault; a key that an existing module lacks
     room for, or a layer beyond the last, is.
@@ -55,19 +55,19 @@ def check_fit(hf: PreTrainedModel, told: dict[str, Any]) -> None:
         CheckpointError: weights are missing, left over, or of another shape.
     """
     kind = type(hf).__name__
-    mismatched = sorted(str(entry[0]) + _shapes(entry) for entry in told.get("mismatched_keys") or ())
+    mismatched = sorted(str(entry[0]) + _shapes(entry) for entry in info.get("mismatched_keys") or ())
     if mismatched:
         raise CheckpointError(f"config.json must fit the weights, got other shapes for {_few(mismatched)} in {kind}. Use the config.json of these weights.")
-    missing: list[str] = sorted(told.get("missing_keys") or ())
+    missing: list[str] = sorted(info.get("missing_keys") or ())
     if missing:
         raise CheckpointError(f"config.json must fit the weights, got none for {_few(missing)} of {kind}. Use the config.json of these weights.")
-    surplus: list[str] = [key for key in sorted(told.get("unexpected_keys") or ()) if _belongs(hf, key)]
+    surplus: list[str] = [key for key in sorted(info.get("unexpected_keys") or ()) if _belongs(hf, key)]
     if surplus:
         raise CheckpointError(f"config.json must fit the weights, got {_few(surplus)}, for which {kind} has no place. Use the config.json of these weights.")
 
 
 def check_numbers(hf: nn.Module) -> None:
-    """Whether every weight is a number.
+    """Check that every weight is finite.
 
     Raises:
         CheckpointError: one is NaN or infinite.
@@ -83,7 +83,7 @@ def _is_finite(weight: Tensor) -> bool:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """The files that an index names."""
+    """The files that the index lists."""
     found: list[Path] = []
     for index in sorted(folder.glob("*.safetensors.index.json")):
         try:

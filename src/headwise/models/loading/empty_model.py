@@ -61,8 +61,8 @@ def config_of(folder: Path) -> Any:
 
 
 def _refused(folder: Path, error: Exception) -> CheckpointError:
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return CheckpointError(f"a checkpoint must have a configuration that transformers builds, got {str(folder)!r}: {said}")
+    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return CheckpointError(f"a checkpoint must have a configuration that transformers builds, got {str(folder)!r}: {reason}")
 
 
 def prefix_of(folder: Path) -> str:

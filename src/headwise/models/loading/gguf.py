@@ -84,7 +84,7 @@ def unpermute_halves(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def config_of(reader: Any) -> dict[str, Any]:
-    """What transformers' config.json says of the same model."""
+    """transformers' config.json for the same model."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

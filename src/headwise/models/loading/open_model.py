@@ -37,7 +37,7 @@ def open_model(
     device: str | torch.device | None = None,
     trust_remote_code: bool = False,
 ) -> Model:
-    """Open a model, to see what its heads do.
+    """Open a model, to read and change its attention heads.
 
     The class is the one that the configuration names under `architectures`, so that every weight of the checkpoint has
     its place; without that, the base model. Weights are read from safetensors files only.
@@ -71,10 +71,10 @@ def open_model(
     origin = origin_of(where)
     with _quiet(where):
         hf = _load(where, _dtype(dtype), trust_remote_code)
-        words = _tokenizer(where, trust_remote_code) if tokenizer is None else tokenizer
-        words = _tokenizer(str(tokenizer), trust_remote_code) if isinstance(tokenizer, str | Path) else words
+        loaded_tokenizer = _tokenizer(where, trust_remote_code) if tokenizer is None else tokenizer
+        loaded_tokenizer = _tokenizer(str(tokenizer), trust_remote_code) if isinstance(tokenizer, str | Path) else loaded_tokenizer
     check_numbers(hf)
-    return Model(_moved(hf, device), words, str(source), note, origin if origin is not None else origin_of(where))
+    return Model(_moved(hf, device), loaded_tokenizer, str(source), note, origin if origin is not None else origin_of(where))
 
 
 def _loaded(hf: nn.Module, tokenizer: Any, dtype: Any, device: Any) -> Model:
@@ -82,8 +82,8 @@ def _loaded(hf: nn.Module, tokenizer: Any, dtype: Any, device: Any) -> Model:
         if request is not None:
             raise ArgumentError(f"{name} must be left out for a model that is loaded already, got {request!r}. Convert the model before opening it.")
     check_numbers(hf)
-    words = _tokenizer(str(tokenizer), False) if isinstance(tokenizer, str | Path) else tokenizer
-    return Model(hf, words)
+    loaded_tokenizer = _tokenizer(str(tokenizer), False) if isinstance(tokenizer, str | Path) else tokenizer
+    return Model(hf, loaded_tokenizer)
 
 
 def _existing(source: str | Path) -> str:
@@ -119,15 +119,15 @@ def _load(where: str, dtype: Any, trust_remote_code: bool) -> PreTrainedModel:
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
         kind = class_of(config, trust_remote_code)
         extra = {"trust_remote_code": True} if trust_remote_code else {}
-        hf, told = kind.from_pretrained(where, use_safetensors=True, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra)
+        hf, info = kind.from_pretrained(where, use_safetensors=True, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra)
     except FAILURES as error:
         raise CheckpointError(_explained(where, error)) from None
-    check_fit(hf, told)
+    check_fit(hf, info)
     return hf
 
 
 def class_of(config: Any, trust_remote_code: bool) -> Any:
-    """The class that the checkpoint was saved from; the base model where it does not say."""
+    """The class that the checkpoint was saved from; the base model where config.json names none."""
     name = (config.architectures or [None])[0]
     if trust_remote_code and name is not None and getattr(config, "auto_map", None):
         return next((getattr(transformers, auto) for auto in config.auto_map if auto.startswith("AutoModel")), AutoModel)
@@ -137,7 +137,7 @@ def class_of(config: Any, trust_remote_code: bool) -> Any:
 
 def _explained(where: str, error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    said = " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])
+    reason = " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])
     if "trust_remote_code" in str(error):
         return f"a model must not need code of its own, got {where!r}, which does. Read that code, then pass trust_remote_code=True."
     if not Path(where).is_dir() and isinstance(error, OSError):
@@ -153,12 +153,12 @@ def _explained(where: str, error: Exception) -> str:
     method = (stated.get("quantization_config") or {}).get("quant_method")
     if method is not None and isinstance(error, ImportError | ModuleNotFoundError):
         what = "a quantised checkpoint must find the library that reads it"
-        return f"{what}, got {where!r} of {method!r}: {said} Install that, or open an unquantised checkpoint."
-    return f"a checkpoint must be one that transformers loads, got {where!r}: {said.rstrip('.')}. Correct its config.json, or fetch the model again."
+        return f"{what}, got {where!r} of {method!r}: {reason} Install that, or open an unquantised checkpoint."
+    return f"a checkpoint must be one that transformers loads, got {where!r}: {reason.rstrip('.')}. Correct its config.json, or fetch the model again."
 
 
 def _stated(where: str) -> dict[str, Any]:
-    """What config.json says; nothing of a model on the hub."""
+    """The content of config.json; empty for a model on the hub."""
     path = Path(where) / "config.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
@@ -191,13 +191,13 @@ def _moved(hf: nn.Module, device: str | torch.device | None) -> nn.Module:
     try:
         return hf.to(device)  # pyright: ignore[reportArgumentType]
     except (RuntimeError, AssertionError) as error:
-        said = str(error).splitlines()[0]
-        raise ArgumentError(f"device must be one that torch has here, got {str(device)!r}: {said}. Leave it out for the CPU.") from None
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(f"device must be one that torch has here, got {str(device)!r}: {reason}. Leave it out for the CPU.") from None
 
 
 @contextmanager
 def _quiet(where: str) -> Iterator[None]:
-    """No report of keys, which we judge ourselves, and no progress bar for weights that load at once."""
+    """Silence transformers' report of keys, which we check ourselves, and the progress bar of small weights."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     small = sum(path.stat().st_size for path in Path(where).glob("*.safetensors")) < QUIET_BYTES if Path(where).is_dir() else False
     logging.set_verbosity_error()

@@ -1,6 +1,6 @@
-"""The mask that a model states, kept as what it is: a function of batch row, query and key, and who is padding.
+"""The mask of a model kept as a function of batch row, query and key, and as padding, never as a tensor.
 
-transformers asks the registered mask function for a tensor; it gets `Told`, which has the shape and dtype of one but holds
+transformers asks the registered mask function for a tensor; it gets a `MaskHandle`, which has the shape and dtype of one but holds
 only the description. Handed on untouched, no T x S tensor is ever made. A model that computes with it (indexes it, adds to
 it) gets the additive tensor that it would have got from eager attention, and hands that over instead.
 """
@@ -20,7 +20,7 @@ from headwise.models.masks.key_intervals import KeyExtent, find_extent
 
 
 class MaskDescription(LazyMask):
-    """Query i of batch row b sees key j when the model's mask function says so and j is no padding.
+    """Query i of batch row b sees key j when the model's mask function returns True and j is not padding.
 
     Attributes:
         offset: the key index at which the first query stands.
@@ -65,7 +65,7 @@ class MaskDescription(LazyMask):
         return seen if self.padding is None else seen & self.padding[:, None, None, keys]
 
     def intervals(self) -> Visible:
-        """First and last key of every row: all there is to say where rows prove to see intervals; found once, then kept."""
+        """First and last key of every row, which is the whole mask where rows see intervals; found once, then kept."""
         with self._lock:
             if self._visible is None:
                 extent = find_extent(self._rule, self.queries, self.keys, self.device)
@@ -80,7 +80,7 @@ class MaskDescription(LazyMask):
 
     @property
     def written(self) -> bool:
-        """Whether the model has the tensor in its hands, and may have written into it: then the tensor counts, no longer the description."""
+        """Whether the model got the tensor, and may have written into it: then the tensor counts, no longer the description."""
         return self._whole is not None
 
     def _additive(self) -> Float[Tensor, "B 1 T S"]:
@@ -130,19 +130,19 @@ class MaskDescription(LazyMask):
 
 
 class MaskHandle(torch.Tensor):
-    """A description in a tensor's clothes."""
+    """A tensor without data that holds a mask description."""
 
     rule: MaskDescription
 
     @staticmethod
     def __new__(cls, rule: MaskDescription) -> "MaskHandle":
         shape = (rule.batch, 1, rule.queries, rule.keys)
-        told = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=rule.dtype, device=rule.device)  # pyright: ignore[reportAttributeAccessIssue]
-        told.rule = rule
-        return told
+        handle = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=rule.dtype, device=rule.device)  # pyright: ignore[reportAttributeAccessIssue]
+        handle.rule = rule
+        return handle
 
     def __repr__(self, **_: Any) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return f"Told({list(self.shape)})"
+        return f"MaskHandle({list(self.shape)})"
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 
@@ -150,7 +150,7 @@ class MaskHandle(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if args and isinstance(args[0], MaskHandle) and _leaves_as_is(func, args, kwargs or {}):
             return MaskHandle(args[0].rule)
-        args, kwargs = tree_map_only(MaskHandle, lambda told: told.rule.whole(), (args, kwargs or {}))
+        args, kwargs = tree_map_only(MaskHandle, lambda handle: handle.rule.whole(), (args, kwargs or {}))
         return func(*args, **kwargs)
 
 
@@ -162,12 +162,12 @@ def _elsewhere(make: Callable[[], Tensor]) -> Tensor:
 
 def _leaves_as_is(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether the operation gives the whole mask back: an alias, or a slice from end to end."""
-    told, aten = args[0], torch.ops.aten
+    handle, aten = args[0], torch.ops.aten
     if func in (aten.alias.default, aten.detach.default):
         return True
     if func is aten._to_copy.default:
-        return kwargs.get("dtype", told.dtype) == told.dtype and kwargs.get("device", told.device) == told.device
+        return kwargs.get("dtype", handle.dtype) == handle.dtype and kwargs.get("device", handle.device) == handle.device
     if func is aten.slice.Tensor:
         dim, start, stop, step = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
-        return (start or 0) == 0 and (stop is None or stop >= told.shape[dim]) and step == 1
+        return (start or 0) == 0 and (stop is None or stop >= handle.shape[dim]) and step == 1
     return False

@@ -74,11 +74,11 @@ def load_run(path: str | Path) -> Run:
     """
     path = Path(path)
     try:
-        told = json.loads((path / "run.json").read_text(encoding="utf-8"))
-        if told["format"] != FORMAT:
-            raise CheckpointError(f"a run must be of format {FORMAT}, got {told['format']} in {str(path)!r}. Save it again with this version.")
-        _check_content(path, told, NUMBERS)
-        return SavedRun(path, told, load_file(path / NUMBERS))
+        content = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise CheckpointError(f"a run must be of format {FORMAT}, got {content['format']} in {str(path)!r}. Save it again with this version.")
+        _check_content(path, content, NUMBERS)
+        return SavedRun(path, content, load_file(path / NUMBERS))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"path must be a directory that run.save wrote, got {str(path)!r} ({type(error).__name__}). Save the run again.") from None
 
@@ -86,13 +86,13 @@ def load_run(path: str | Path) -> Run:
 class SavedRun(Run):
     """A run read from disk."""
 
-    def __init__(self, path: Path, told: dict[str, Any], numbers: dict[str, Tensor]) -> None:
-        places = tuple(Place(**place) for place in told["places"])
-        found = {place.index: _numbers(place, told["statistics"], numbers) for place in places}
+    def __init__(self, path: Path, content: dict[str, Any], numbers: dict[str, Tensor]) -> None:
+        places = tuple(Place(**place) for place in content["places"])
+        found = {place.index: _numbers(place, content["statistics"], numbers) for place in places}
         padding = {place.part: numbers.get(f"padding.{place.part}") for place in places}
-        metadata = RunMetadata(places, Layout(()), found, told["tokens"], told["decoder_tokens"], padding, tuple(told["notes"]))
+        metadata = RunMetadata(places, Layout(()), found, content["tokens"], content["decoder_tokens"], padding, tuple(content["notes"]))
         super().__init__(metadata, store=None, forward_pass=None, outputs=None)
-        self._path, self._told, self._tensors = path, told, numbers
+        self._path, self._content, self._tensors = path, content, numbers
 
     @property
     def outputs(self) -> dict[str, Tensor]:
@@ -100,13 +100,13 @@ class SavedRun(Run):
 
     @property
     def proof(self) -> Proof:  # pyright: ignore[reportIncompatibleVariableOverride]
-        if self._told["proof"] is None:
+        if self._content["proof"] is None:
             raise ModelError("proof must be asked for before a run is saved, got a run from disk, whose model is not at hand. Run it again, prove, then save.")
-        verdicts, *layers = (Verdicts(map(Verdict.from_json, each)) for each in self._told["proof"])
+        verdicts, *layers = (Verdicts(map(Verdict.from_json, each)) for each in self._content["proof"])
         return Proof(verdicts, tuple(layers))
 
     def _written(self, part: str) -> list[dict[str, Tensor]]:
-        refusal = self._told["refusals"].get(part)
+        refusal = self._content["refusals"].get(part)
         if refusal is not None:
             raise WritesRefused(refusal)
         places = [place for place in self._metadata.places if place.part == part]
@@ -115,15 +115,15 @@ class SavedRun(Run):
     def _each(self, indices: Sequence[int], use: Callable[[int, StoredCall], None]) -> None:
         for index in indices:
             try:
-                _check_content(self._path, self._told, _file(index))
-                call = _kept(load_file(self._path / _file(index)), self._told["calls"][str(index)], self._metadata.numbers[index])
+                _check_content(self._path, self._content, _file(index))
+                call = _kept(load_file(self._path / _file(index)), self._content["calls"][str(index)], self._metadata.numbers[index])
             except (OSError, SafetensorError, KeyError) as error:
                 raise CheckpointError(f"{_file(index)} must be whole, got {type(error).__name__} in {str(self._path)!r}. Save the run again.") from None
             use(index, call)
 
 
 class IntervalMask(LazyMask):
-    """A mask that is known by the first and last key of each row, and by a tensor for what these do not say."""
+    """A mask that is known by the first and last key of each row, and by a tensor where rows do not see intervals."""
 
     def __init__(self, first: Interval, stop: Interval, mask: Tensor | None) -> None:
         self.visible = Visible(first, stop, mask)
@@ -135,14 +135,14 @@ class IntervalMask(LazyMask):
         return self.visible
 
 
-def _check_content(folder: Path, told: dict[str, Any], name: str) -> None:
+def _check_content(folder: Path, content: dict[str, Any], name: str) -> None:
     """Whether a file is the one that was saved with this run: not damaged since, nor of another run that was saved in its place.
 
     Raises:
         CheckpointError: it is not.
         OSError: it cannot be read.
     """
-    known = told.get("files", {}).get(name)  # a run of an earlier version has none
+    known = content.get("files", {}).get(name)  # a run of an earlier version has none
     if known is not None and fingerprint_file(folder / name) != known:
         raise CheckpointError(f"{name} must be as it was saved, got other content in {str(folder)!r}. Save the run again.")
 
@@ -163,7 +163,7 @@ def _write(run: Run, folder: Path) -> None:
 
     run._each([place.index for place in metadata.places], put)
     save_file(_contiguous(numbers), folder / NUMBERS)
-    told = {
+    content = {
         "format": FORMAT,
         "places": [asdict(place) for place in metadata.places],
         "statistics": list(next(iter(metadata.numbers.values())).statistics),
@@ -174,12 +174,12 @@ def _write(run: Run, folder: Path) -> None:
         "refusals": refusals,
         "proof": [[verdict.to_json() for verdict in each.values()] for each in (run.proof.verdicts, *run.proof.layers)] if _is_proved(run) else None,
     }
-    told["files"] = {path.name: fingerprint_file(path) for path in sorted(folder.iterdir())}
-    (folder / "run.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
+    content["files"] = {path.name: fingerprint_file(path) for path in sorted(folder.iterdir())}
+    (folder / "run.json").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
 def _write_writes(run: Run, numbers: dict[str, Tensor]) -> dict[str, str]:
-    """Add what heads write to the numbers; by part, why it cannot be told."""
+    """Add the writes of heads to the numbers; by part, the reason where they cannot be attributed to heads."""
     refusals = {}
     for part in dict.fromkeys(place.part for place in run._metadata.places):
         try:
@@ -193,7 +193,7 @@ def _write_writes(run: Run, numbers: dict[str, Tensor]) -> dict[str, str]:
 
 
 def _is_proved(run: Run) -> bool:
-    return "proof" in vars(run) or (isinstance(run, SavedRun) and run._told["proof"] is not None)
+    return "proof" in vars(run) or (isinstance(run, SavedRun) and run._content["proof"] is not None)
 
 
 def _tensors(kept: StoredCall) -> dict[str, Tensor]:
@@ -214,9 +214,9 @@ def _tensors(kept: StoredCall) -> dict[str, Tensor]:
     return {name: x for name, x in found.items() if x is not None}
 
 
-def _kept(tensors: dict[str, Tensor], told: dict[str, Any], numbers: CallStatistics) -> StoredCall:
+def _kept(tensors: dict[str, Tensor], content: dict[str, Any], numbers: CallStatistics) -> StoredCall:
     mask = IntervalMask(tensors["first"], tensors["stop"], tensors.get("mask"))
-    call = Call(told["scale"], tensors["offset"], mask=mask, bias=tensors.get("bias"), softcap=told["softcap"], sink=tensors.get("sink"))
+    call = Call(content["scale"], tensors["offset"], mask=mask, bias=tensors.get("bias"), softcap=content["softcap"], sink=tensors.get("sink"))
     return StoredCall(tensors["query"], tensors["key"], numbers.lse, call, tensors.get("read"), tensors.get("padding"))
 
 

@@ -19,7 +19,7 @@ TOLERANCE = 0.02  # of the size of what is added up: rounding to bfloat16 gives 
 
 @dataclass(frozen=True, eq=False)
 class LeafTensor:
-    """Random numbers in the place of what a Linear gives, or of a parameter: where gradients end.
+    """Random numbers in place of a Linear's output, or of a parameter: where gradients end.
 
     Attributes:
         axis: of `tensor`, along which its rows lie.
@@ -45,7 +45,7 @@ class CapturedCall:
 
 
 class GradientTracer(Recorder):
-    """Runs a twin once, with random numbers for what its Linears give, and catches the tensors of every call."""
+    """Runs a clone once, with random numbers for the outputs of its Linears, and keeps the tensors of every call."""
 
     def __init__(self, clone: nn.Module, layout: Layout, inputs: Mapping[str, Any]) -> None:
         super().__init__(clone, layout, inputs, CaptureSpec((), lambda record: None))
@@ -72,19 +72,19 @@ class GradientTracer(Recorder):
         with self._own_work(), torch.no_grad():
             return self.compute(request).output
 
-    def capture_product(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    def capture_product(self, weights: Tensor, value: Tensor, product: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         site = self._site()
         if site is None or site.heads is None or weights.shape[0] % site.heads:
             return None
         self._catch(CapturedCall(None, None, value, weights, site.heads))
-        return said
+        return product
 
-    def capture_fused(self, named: dict[str, Any], said: Tensor) -> Tensor | None:
+    def capture_fused(self, named: dict[str, Any], product: Tensor) -> Tensor | None:
         site = self._site()
         if site is None or site.heads is None:
             return None
         self._catch(CapturedCall(named["query"], named["key"], named["value"], None, None))
-        return said
+        return product
 
     def _site(self) -> AttentionSite | None:
         return self.layout.sites[self.count] if self.count < len(self.layout.sites) else None
@@ -115,14 +115,14 @@ class GradientTracer(Recorder):
 
 @dataclass(frozen=True, eq=False)
 class HeadDependence:
-    """What one head's query, key or value depends on.
+    """The leaves that one head's query, key or value depends on.
 
     Attributes:
         rows: by leaf: True for a row that it depends on.
         slopes: by leaf: row by row, gradient times leaf.
         total: what all slopes add up to where it is linear in all these rows.
-        straight: whether it is linear in its rows; None where `total` tells.
-        size: root mean square of its numbers; NaN where they are not seen.
+        straight: whether it is linear in its rows; None where `total` decides.
+        size: root mean square of its numbers; NaN where they are unknown.
     """
 
     rows: Mapping[int, Bool[Tensor, " C"]]
@@ -164,7 +164,7 @@ def _copies(x: Float[Tensor, "B H S D"] | None) -> int:
 
 
 def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[LeafTensor]) -> TracedHeads:
-    """The gradient of each head, times numbers that are random and lean towards it, to every leaf."""
+    """The gradient to every leaf of each head's product with numbers that are random and correlated with it."""
     if x is None or not x.requires_grad:
         return TracedHeads(refusal="no Linear is seen to give it")
     noise = _noise(x) + x.detach() / x.detach().double().square().mean().sqrt().clamp(min=1e-30).to(x)
@@ -180,7 +180,7 @@ def _followed(x: Float[Tensor, "B H T D"] | None, leaves: Sequence[LeafTensor]) 
 
 
 def _from_weights(weights: Float[Tensor, "B H T S"], leaves: Sequence[LeafTensor]) -> tuple[TracedHeads, TracedHeads]:
-    """Queries and keys, told apart by tokens: the last row of weights depends on the last token's query, and on the keys of all."""
+    """Queries and keys, separated by token: the last row of weights depends on the last token's query, and on the keys of all."""
     queries = weights.shape[2]
     if not weights.requires_grad or weights.shape[0] != 1 or queries != weights.shape[3] or queries < 2:
         refused = TracedHeads(refusal="the model computes this attention itself, and no Linear is seen to give it")

@@ -52,23 +52,23 @@ class HeadBlock:
 
 
 def output_block(hf: nn.Module, site: AttentionSite, heads: int, head: int) -> HeadBlock:
-    """The part of W_O that a head's words are multiplied by: columns of a Linear, rows of a Conv1D.
+    """The part of W_O that multiplies a head's z: columns of a Linear, rows of a Conv1D.
 
     Args:
         site: the attention call; several calls may share one W_O: see `sharing`.
         heads: how many the call has.
 
     Raises:
-        WritesRefused: heads cannot be told apart between attention and W_O; the message says why.
+        WritesRefused: heads cannot be separated between attention and W_O; the message gives the reason.
         ArgumentError: no such head.
     """
     if site.output is None:
-        raise WritesRefused(f"writes of {site.module} cannot be told by head: {site.refusal}.")
+        raise WritesRefused(f"writes of {site.module} cannot be attributed to heads: {site.refusal}.")
     if not 0 <= head < heads:
         raise ArgumentError(f"head must be in 0..{heads - 1} in {site.module}, got {head}. Choose one of these.")
     module = hf.get_submodule(site.output.module)
     if not is_linear(module):
-        raise WritesRefused(f"W_O of {site.module} must be in a Linear or Conv1D, got {type(module).__name__}. It cannot be taken apart by head.")
+        raise WritesRefused(f"W_O of {site.module} must be in a Linear or Conv1D, got {type(module).__name__}. It has no block of its own for each head.")
     axis = 0 if isinstance(module, Conv1D) else 1
     width = module.weight.shape[axis] // heads  # pyright: ignore[reportIndexIssue, reportAttributeAccessIssue, reportArgumentType]
     return HeadBlock(f"{site.output.module}.weight", axis, tuple(range(head * width, (head + 1) * width)))

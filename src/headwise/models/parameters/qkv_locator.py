@@ -1,7 +1,7 @@
-"""Which rows of which parameters make the query, key and value of each head: found by following gradients, never by name.
+"""Which rows of which parameters make the query, key and value of each head: located by gradients, never by name.
 
 What a head's query depends on, and no other head's does, is its own; so fused projections, interleaved heads, low-rank ones
-and adapters are told apart alike. The values of the weights play no part.
+and adapters are located alike. The values of the weights play no part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from headwise.models.parameters.head_blocks import HeadBlock
 
 @dataclass(frozen=True)
 class HeadParameters:
-    """What makes one head's query, key or value, and no other's.
+    """The parameters of one head's query, key or value, and of no other's.
 
     Attributes:
         weights: rows of matrices (columns, in a Conv1D).
@@ -45,8 +45,8 @@ class ProjectedHeads:
     Attributes:
         heads: by query head, or by key head.
         refusal: why they are not known, or None.
-        linear: what is made grows in proportion to the head's own rows; False where a norm comes after, or where rows that heads share add to it.
-        sizes: by head: the root mean square of what is made where the rows give random numbers of size 1; NaN where it is not seen.
+        linear: the projection grows in proportion to the head's own rows; False where a norm comes after, or where rows that heads share add to it.
+        sizes: by head: the root mean square of its projection where the rows give random numbers of size 1; NaN where it is unknown.
     """
 
     heads: tuple[HeadParameters, ...] = ()
@@ -57,7 +57,7 @@ class ProjectedHeads:
 
 @dataclass(frozen=True)
 class QKVProjections:
-    """Where one call's heads are projected; query head h reads key head h // (H // G)."""
+    """The projections of one call; query head h reads key head h // (H // G)."""
 
     query: ProjectedHeads
     key: ProjectedHeads
@@ -71,7 +71,7 @@ def locate_qkv(hf: nn.Module, inputs: Mapping[str, Any], layout: Layout) -> dict
         inputs: the model's keyword arguments: one short input of the kind that the layout is of.
 
     Raises:
-        ModelError: the model takes another way through its modules when their numbers are random.
+        ModelError: the model makes other attention calls when its numbers are random.
     """
     register()
     tracer = GradientTracer(instrumented_clone(hf), layout, inputs)
@@ -80,7 +80,7 @@ def locate_qkv(hf: nn.Module, inputs: Mapping[str, Any], layout: Layout) -> dict
             explain_errors(hf, tracer.run, lambda: run_unmodified(hf, inputs))
     except LayoutChanged:
         raise ModelError(
-            f"{type(hf).__name__} must compute the same attention whatever its numbers are, got another way through it. Its projections cannot be told apart."
+            f"{type(hf).__name__} makes other attention calls when its numbers are random, so that the projections of its heads cannot be located."
         ) from None
     found = {}
     for index, captured in tracer.captured.items():

@@ -19,7 +19,7 @@ class StoredCall:
 
     Attributes:
         z: what W_O reads of it; None where W_O was not found.
-        padding: True where a key is a real token; None when the mask does not tell.
+        padding: True where a key is a real token; None where the mask has no padding.
     """
 
     query: Query
@@ -31,7 +31,7 @@ class StoredCall:
 
 
 def stored_call(record: AttentionRecord) -> StoredCall:
-    """What is kept of a call that was heard."""
+    """What is kept of a recorded call."""
     request = record.request
     z = None if record.z is None else _compact(record.z)
     return StoredCall(_compact(request.query), _compact(request.key), record.attended.lse, request.call, z, request.padding)

@@ -1,4 +1,4 @@
-"""Names for the parts of a model: the towers that its attention calls belong to, and whether they look at themselves."""
+"""Names for the parts of a model: the tower that an attention call belongs to, and whether it is self- or cross-attention."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from headwise.models.layout import AttentionSite
 
 @dataclass(frozen=True)
 class Place:
-    """Where a call of a pass stands: the `layer`-th of its part.
+    """The place of a call in a pass: the `layer`-th of its part.
 
     Attributes:
         blocks: its batch rows are blocks of a text, whose keys begin before their queries.
@@ -35,7 +35,7 @@ def places(model: nn.Module, sites: Sequence[AttentionSite], shapes: Sequence[tu
     """The place of each call, given its [B, H, G, T, S].
 
     A part is "self", "cross", "encoder.self", "vision_tower.self": the tower is the innermost PreTrainedModel around the
-    calling module, by as much of its name as tells it from the others. Calls of one tower that differ in batch or length
+    calling module, by as much of its name as distinguishes it from the others. Calls of one tower that differ in batch or length
     (windows, stages) are parts of their own: "self", "self.2".
     """
     inner = ["", *(name for name, module in model.named_modules() if isinstance(module, PreTrainedModel))]
@@ -62,7 +62,7 @@ def _inside(module: str, model: str) -> bool:
 
 
 def _shortest(homes: Sequence[str]) -> dict[str, str]:
-    """For each tower the first of its path's words, after those that all share, that are enough to tell it from the others.
+    """For each tower the first of its path's words, after those that all share, that are enough to distinguish it from the others.
 
     Example:
         >>> _shortest(["model.encoder", "model.decoder"])

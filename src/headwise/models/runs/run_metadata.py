@@ -1,4 +1,4 @@
-"""What a run knows of itself, whatever it keeps in memory."""
+"""Metadata of a run, independent of its memory budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from headwise.models.runs.statistics_collector import CallStatistics
 
 @dataclass(frozen=True, eq=False)
 class RunMetadata:
-    """What a run knows of itself.
+    """Places, statistics, tokens and notes of a run.
 
     Attributes:
         places: of the calls, in the order of the pass.
@@ -33,10 +33,10 @@ class RunMetadata:
     notes: tuple[str, ...]
 
     def check_same(self, index: int, lse: Rows) -> None:
-        """Whether a later pass is the same pass.
+        """Check that a later pass is the same pass.
 
         Raises:
             ModelError: it is not.
         """
         if not torch.equal(lse.nan_to_num(), self.numbers[index].lse.nan_to_num()):
-            raise ModelError(f"the model must be as it was in the run, got other numbers in {self.places[index].module}. Run it again.")
+            raise ModelError(f"The model has changed since the run: {self.places[index].module} gives other numbers. Run it again.")

@@ -17,12 +17,12 @@ TRIM_BYTES = 96 << 20  # bytes kept between two trims, each of which costs some 
 
 @dataclass(frozen=True, eq=False)
 class CallStatistics:
-    """What stays of a call whatever the memory budget.
+    """What a run keeps of a call whatever the memory budget.
 
     Attributes:
         shape: [B, H, G, T, S].
         lse: to see that a later pass is the same pass.
-        padding: True where a key is a real token; None when the mask does not tell.
+        padding: True where a key is a real token; None where the mask has no padding.
     """
 
     shape: tuple[int, int, int, int, int]
@@ -33,7 +33,7 @@ class CallStatistics:
 
 
 class StatisticsCollector:
-    """The listener of a run's first pass."""
+    """Collects the records of a run's first pass."""
 
     def __init__(self, store: ActivationStore) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Judges every attention call of a pass on some of its rows, in float64, by a kernel that shares no code with the one used."""
+"""Judges some rows of every attention call of a pass in float64, by a kernel that shares no code with the one used."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ NOT_BY_ROW = ("received", "segment")  # of all rows together, or in need of labe
 
 @dataclass(frozen=True, eq=False)
 class JudgedRow:
-    """One query of every head and batch row: what the run says, and what the reference says.
+    """One query of every head and batch row: the weights of the run, and those of the reference.
 
     Attributes:
         slack: how far rounding may move a weight, relative to it.
@@ -41,7 +41,7 @@ class JudgedRow:
 
 
 class CallJudge:
-    """The listener of the proving pass."""
+    """Judges the records of the proving pass."""
 
     def __init__(self, forward_pass: ForwardPass, metadata: RunMetadata) -> None:
         self.forward_pass, self.metadata = forward_pass, metadata
@@ -50,10 +50,10 @@ class CallJudge:
         self.names = tuple(names)
         self.rows = WorstCase("rows", "every row of weights and its sink add up to 1")
         self.weights = WorstCase("weights", "weights are those of the float64 reference on the same queries and keys")
-        self.hidden = WorstCase("hidden", "what is hidden has weight 0")
-        self.output = WorstCase("output", "weights times values are what the heads say")
+        self.hidden = WorstCase("hidden", "hidden keys have weight 0")
+        self.output = WorstCase("output", "weights times values are z")
         self.statistics = WorstCase("statistics", f"{', '.join(names) or 'no statistic'}: as defined, from the reference's weights")
-        self.writes = WorstCase("writes", "what the heads write, and the bias, add up to the output of W_O's module")
+        self.writes = WorstCase("writes", "the writes of all heads, and the bias, add up to the output of the module that holds W_O")
 
     def __call__(self, record: AttentionRecord) -> None:
         self.metadata.check_same(record.index, record.attended.lse)
@@ -66,9 +66,9 @@ class CallJudge:
 
     def verdicts(self) -> tuple[Verdict, ...]:
         refusals = [site for site in self.metadata.layout.sites if site.refusal and site.index in self.judged]
-        told = f"{refusals[0].module}: {refusals[0].refusal}" if refusals else ""
+        reason = f"{refusals[0].module}: {refusals[0].refusal}" if refusals else ""
         found = [worst.verdict() for worst in (self.rows, self.weights, self.hidden, self.output, self.statistics)]
-        return (*found, (self.writes.verdict(told) if told else self.writes.verdict()))
+        return (*found, (self.writes.verdict(reason) if reason else self.writes.verdict()))
 
     def _row(self, record: AttentionRecord, row: int) -> JudgedRow:
         request = record.request
@@ -133,7 +133,9 @@ class CallJudge:
         if bias is not None:
             total, sizes = total + bias.double(), sizes + bias.double().abs()
         eps = torch.finfo(record.w_o_output.dtype).eps
-        allowed = sizes * torch.finfo(torch.float32 if eps > 1e-7 else record.w_o_output.dtype).eps * _walk(read.shape[2] * read.shape[3]) + total.abs() * eps
+        allowed = (
+            sizes * torch.finfo(torch.float32 if eps > 1e-7 else record.w_o_output.dtype).eps * _error_growth(read.shape[2] * read.shape[3]) + total.abs() * eps
+        )
         use = ((total - written).abs() / allowed.clamp(min=torch.finfo(torch.float32).tiny)).flatten()
         worst = int(use.argmax())
         where = f"{place.part} layer {place.layer}, {site.output.module}"
@@ -162,7 +164,7 @@ def sample_rows(queries: int) -> list[int]:
 def rounding_slack(record: AttentionRecord, row: int, lse: Float[Tensor, "B H"]) -> Float[Tensor, "B H"]:
     """How far rounding may move the weights of a row, relative to them.
 
-    A score is a sum of D products, each rounded; errors of a sum walk: about sqrt(D) of them add up. The exponential turns
+    A score is a sum of D products, each rounded; rounding errors of a sum are independent, so about sqrt(D) of them add up. The exponential turns
     an absolute error of a score into a relative one of a weight, and lse carries the same again.
     """
     query, key, call = record.request.query, record.request.key, record.request.call
@@ -171,8 +173,9 @@ def rounding_slack(record: AttentionRecord, row: int, lse: Float[Tensor, "B H"])
     sizes = einsum("bhd,bhsd->bhs", query[:, :, row].double().abs(), key.double().abs().repeat_interleave(group, 1))
     highest = sizes.amax(-1) * abs(call.scale)
     finite = lse.abs().nan_to_num(posinf=0)
-    return unit * (2 * _walk(query.shape[3]) * highest + 2 * finite + 4 * _walk(key.shape[2]))
+    return unit * (2 * _error_growth(query.shape[3]) * highest + 2 * finite + 4 * _error_growth(key.shape[2]))
 
 
-def _walk(terms: int) -> float:
+def _error_growth(terms: int) -> float:
+    """By how many units the rounding of so many terms moves their sum."""
     return 2 + terms**0.5

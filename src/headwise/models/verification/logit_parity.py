@@ -45,12 +45,12 @@ def _compared(
     forward_pass: ForwardPass, outputs: Mapping[str, Tensor], own: Mapping[str, Tensor], others: Sequence[Mapping[str, Tensor]], against: str
 ) -> Verdict:
     """The verdict, where the largest of the own differences is the yardstick."""
-    worst, told = WorstCase("model", f"the outputs are those of the model as it was loaded, within {against}"), "it returns no numbers"
+    worst, reason = WorstCase("model", f"the outputs are those of the model as it was loaded, within {against}"), "it returns no numbers"
     for name, x in outputs.items():
         if not x.is_floating_point() or name not in own or own[name].shape != x.shape:
             continue
         if _is_number_only_here(x, own[name]):
-            told = f"{name} of the model as it was loaded holds NaN where a run gives numbers (rows that see nothing)"
+            reason = f"{name} of the model as it was loaded holds NaN where a run gives numbers (rows that see nothing)"
             continue
         real = _real(name, x, forward_pass.inputs)
         difference = max_difference(x, own[name], real)
@@ -58,7 +58,7 @@ def _compared(
         yardstick = max((max_difference(other[name].to(x.dtype), own[name], real) for other in others if name in other), default=0.0)
         floor = size * torch.finfo(x.dtype).eps * (2 if yardstick else ALONE if x.dtype.itemsize >= 4 else 16)
         worst.add(difference, max(TIMES * yardstick, floor), name)
-    return worst.verdict(told)
+    return worst.verdict(reason)
 
 
 def _is_number_only_here(x: Tensor, own: Tensor) -> bool:

@@ -30,8 +30,8 @@ class Numbering(nn.Module):
     def forward(self, sequence: Int[Tensor, "B S"], numbering: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         hidden = sequence == PAD
         later = ~torch.ones(2 * numbering.shape[1:], dtype=torch.bool, device=numbering.device).tril()
-        said = self.encoder(sequence, hidden)
-        return self.decoder(numbering, said, numbering == PAD, later, hidden)[0]
+        memory = self.encoder(sequence, hidden)
+        return self.decoder(numbering, memory, numbering == PAD, later, hidden)[0]
 
 
 def convert(source: Path, folder: Path) -> None:
