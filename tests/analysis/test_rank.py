@@ -221,13 +221,15 @@ def test_a_state_of_other_work(tmp_path):
     hw.rank(hw.open_model(build("llama")), TEXTS[:1], state=state)
     others = {"model": (build("llama", 5), TEXTS[:1], {}), "texts": (build("llama"), TEXTS[1:2], {}), "loss": (build("llama"), TEXTS[:1], {"loss": "kl"})}
     for name, (model, texts, settings) in others.items():
-        with pytest.raises(ArgumentError, match=f"state must be of the same ranking, got '.*state.jsonl', which was written with other {name}. Choose another"):
+        with pytest.raises(
+            ArgumentError, match=f"The state file '.*state.jsonl' belongs to another ranking: {name} changed since it was written. Choose another"
+        ):
             hw.rank(hw.open_model(model), texts, state=state, **settings)
     header = state.read_text().splitlines()[0]
     state.write_text(header + "\n" + json.dumps({"unit": 3}) + "\n")
-    with pytest.raises(ArgumentError, match="state must hold one part of the work a line, got b'{\"unit\": 3}'"):
+    with pytest.raises(ArgumentError, match="is damaged at b'{\"unit\": 3}'"):
         hw.rank(hw.open_model(build("llama")), TEXTS[:1], state=state)
-    with pytest.raises(ArgumentError, match=r"state must name a file that can be written, got '.*' \(Is a directory\)"):
+    with pytest.raises(ArgumentError, match=r"The state file '.*' cannot be written \(Is a directory\)"):
         hw.rank(hw.open_model(build("llama")), TEXTS[:1], state=tmp_path)
 
 

@@ -261,11 +261,11 @@ def test_a_library_counts_by_its_version(monkeypatch):
 
 
 def test_our_own_functions_count_by_all_our_code(monkeypatch):
-    from headwise.analysis.ablation.exact_ablation import zeros
+    from headwise.analysis.ablation.exact_ablation import zero_ablation
 
-    before = fingerprint(zeros)
+    before = fingerprint(zero_ablation)
     monkeypatch.setattr(callable_content, "library", lambda name: "another version" if name.startswith("headwise") else None)
-    assert fingerprint(zeros) != before
+    assert fingerprint(zero_ablation) != before
 
 
 class Stubborn:
@@ -280,17 +280,17 @@ def module_of_nobody():
 
 
 REFUSED = {
-    "an open file": (io.BufferedReader(io.FileIO("/dev/null")), r"no content can be read from a _io.BufferedReader: .* Pass plain data or a function."),
-    "a lock": (adder(threading.Lock()), r"no content can be read from a _thread.lock"),
-    "a generator": ((n for n in ()), r"no content can be read from a builtins.generator"),
-    "an object that refuses": (Stubborn(), r"no content can be read from a tests.storage.test_fingerprint.Stubborn: it is stubborn"),
-    "a tensor without numbers": (torch.zeros(2, device="meta"), r"a tensor on the meta device has no numbers, got one of shape \[2\]"),
+    "an open file": (io.BufferedReader(io.FileIO("/dev/null")), r"a _io.BufferedReader has no content that can be read: .* Pass plain data or a function."),
+    "a lock": (adder(threading.Lock()), r"a _thread.lock has no content that can be read"),
+    "a generator": ((n for n in ()), r"a builtins.generator has no content that can be read"),
+    "an object that refuses": (Stubborn(), r"a tests.storage.test_fingerprint.Stubborn has no content that can be read: it is stubborn"),
+    "a tensor without numbers": (torch.zeros(2, device="meta"), r"a tensor on the meta device has no data to fingerprint; got one of shape \[2\]"),
     "a module of unknown version": (module_of_nobody(), r"the module 'module_of_nobody' belongs to no installed package, so its version is unknown"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_told_by_its_content_is_refused(case):
+def test_what_has_no_content_is_refused(case):
     value, message = REFUSED[case]
     with pytest.raises(FingerprintError, match=message):
         fingerprint([value])
@@ -299,12 +299,12 @@ def test_what_cannot_be_told_by_its_content_is_refused(case):
 def test_containers_that_contain_themselves_or_are_too_deep_are_refused():
     knot = []
     knot.append(knot)
-    with pytest.raises(FingerprintError, match="a container must not contain itself, got a list that does"):
+    with pytest.raises(FingerprintError, match="a list contains itself and cannot be fingerprinted"):
         fingerprint(knot)
     deep = []
     for _ in range(5000):
         deep = [deep]
-    with pytest.raises(FingerprintError, match="a value must not be nested more than some hundred deep"):
+    with pytest.raises(FingerprintError, match="a list is nested too deeply to be fingerprinted"):
         fingerprint(deep)
 
 
@@ -312,7 +312,7 @@ def test_a_key_names_what_differs_and_what_cannot_be_told():
     one = key_of(texts=["a"], seed=0)
     assert differences(one, key_of(seed=0, texts=["a"])) == []
     assert differences(one, key_of(texts=["b"], seed=0, limit=1)) == ["limit", "texts"]
-    with pytest.raises(FingerprintError, match="metric cannot be told from another by its content: no content can be read from a _thread.lock"):
+    with pytest.raises(FingerprintError, match="the content of metric cannot be determined: a _thread.lock has no content that can be read"):
         key_of(metric=threading.Lock())
 
 

@@ -162,7 +162,7 @@ PATCHING = {
     "a metric's closure": setting("metric", difference(3, 6)),
     "a metric's code": setting("metric", lambda outputs: outputs["logits"][:, -1, 3]),
     "no metric": setting("metric", None),
-    "a metric that cannot be told by its content": setting("metric", of_a_lock(threading.Lock())),
+    "a metric whose content cannot be determined": setting("metric", of_a_lock(threading.Lock())),
     "clean and corrupt changed": texts((ids(batch=1, length=5, seed=2), ids(batch=1, length=5, seed=1))),
 }
 
@@ -400,16 +400,16 @@ def test_with_one_ingredient_changed_what_is_there_is_not_used(name, ingredient,
     try:
         assert not kind.use(folder, world)
     except ArgumentError as error:  # a state file of other work is refused
-        assert "state must be of the same" in str(error)
+        assert "belongs to another" in str(error)
     except FingerprintError as error:
-        assert "cannot be told from another by its content" in str(error)
+        assert "cannot be determined" in str(error)
 
 
 def test_the_text_of_a_training_counts_and_a_refusal_says_what_differs(place):
     folder, kind = place("training more_heads"), CACHES["training more_heads"]
     world = kind.world()
     world.text = "baab\n"
-    with pytest.raises(ArgumentError, match="written with other text"):
+    with pytest.raises(ArgumentError, match="belongs to another training: text changed"):
         kind.use(folder, world)
 
 
@@ -418,5 +418,5 @@ def test_a_ranking_that_is_refused_says_what_differs(ingredient, said, place, mo
     folder, kind = place("patching"), CACHES["patching"]
     world = kind.world()
     kind.changes[ingredient](world, monkeypatch)
-    with pytest.raises(ArgumentError, match=f"which was written with other {said}. Choose another file"):
+    with pytest.raises(ArgumentError, match=f"belongs to another ranking: {said} changed since it was written. Choose another file"):
         kind.use(folder, world)

@@ -41,9 +41,11 @@ def test_a_file_of_other_work_is_refused_and_says_what_differs(tmp_path):
     ProgressFile(path, KEY, "training").add("one", 1)
     before = path.read_bytes()
     other = {"seed": "a2", "texts": "b2", "threads": "c3"}
-    with pytest.raises(ArgumentError, match=r"state must be of the same training, got '.*state', which was written with other seed, threads\. Choose another"):
+    with pytest.raises(
+        ArgumentError, match=r"The state file '.*state' belongs to another training: seed, threads changed since it was written\. Choose another"
+    ):
         ProgressFile(path, other, "training")
-    with pytest.raises(ArgumentError, match=r"state must be a file of this version's ranking, got '.*state', which is something else"):
+    with pytest.raises(ArgumentError, match=r"The state file '.*state' is not one of this version's ranking: it is something else"):
         ProgressFile(path, KEY, "ranking")
     assert path.read_bytes() == before
 
@@ -55,7 +57,7 @@ EARLIER = '{"ablation": "zero", "loss": "next", "method": "ablation", "part": nu
 def test_a_file_of_an_earlier_version_or_of_somebody_else_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "state"
     path.write_text(text)
-    with pytest.raises(ArgumentError, match=r"state must be a (file of this version's training|new file or one that headwise wrote), got '.*state'"):
+    with pytest.raises(ArgumentError, match=r"The state file '.*state' (is not one of this version's training|holds something that headwise did not write)"):
         ProgressFile(path, KEY, "training")
     assert path.read_text() == text
 
@@ -65,7 +67,7 @@ def test_a_damaged_line_is_refused(tmp_path, line):
     path = tmp_path / "state"
     ProgressFile(path, KEY, "training").add("one", 1)
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(ArgumentError, match=r"state must hold one part of the work a line, got b'.*' in '.*'\. Delete the file to begin anew"):
+    with pytest.raises(ArgumentError, match=r"The state file '.*' is damaged at b'.*'\. Delete it to start anew"):
         ProgressFile(path, KEY, "training")
 
 
@@ -75,12 +77,12 @@ def test_a_result_that_was_changed_in_the_file_is_refused(tmp_path):
     header, line, _ = path.read_text().split("\n")
     name, _, known = json.loads(line)
     path.write_text(f"{header}\n{json.dumps([name, {'loss': 0.25}, known])}\n")
-    with pytest.raises(ArgumentError, match="state must hold one part of the work a line"):
+    with pytest.raises(ArgumentError, match="The state file '.*' is damaged at"):
         ProgressFile(path, KEY, "training")
 
 
 def test_places_that_cannot_be_written(tmp_path):
-    with pytest.raises(ArgumentError, match=r"state must name a file that can be written, got '.*' \(No such file or directory\)\. Choose another place"):
+    with pytest.raises(ArgumentError, match=r"The state file '.*' cannot be written \(No such file or directory\)\. Choose another path"):
         ProgressFile(tmp_path / "none" / "state", {}, "training")
-    with pytest.raises(ArgumentError, match=r"state must name a file that can be written, got '.*' \(Is a directory\)"):
+    with pytest.raises(ArgumentError, match=r"The state file '.*' cannot be written \(Is a directory\)"):
         ProgressFile(tmp_path, {}, "training")

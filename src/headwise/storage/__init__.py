@@ -1,1 +1,1 @@
-"""What is written to disk: whole files and folders, the cache, and how cached values are keyed."""
+"""Everything written to disk: atomic files and folders, one cache, progress files, and the fingerprints that key what is stored."""

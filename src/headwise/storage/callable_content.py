@@ -1,6 +1,6 @@
-"""The content of code: a function is its bytecode, defaults, closure and the globals that it reads; a class its methods; a library its version.
+"""The content of code: of a function its bytecode, defaults, closure and the globals it reads; of a class its methods; of a library its version.
 
-Names of files, line numbers and docstrings of modules play no part. What a function reads from outside Python (files, clocks, the network) cannot be seen.
+File names and line numbers are ignored. What a function reads from outside Python (files, clocks, the network) cannot be detected.
 """
 
 import dis
@@ -22,7 +22,7 @@ from headwise.storage.environment import package_code
 
 BUILT_IN = (BuiltinFunctionType, MethodWrapperType, WrapperDescriptorType, type(str.join), type(dict.__dict__["fromkeys"]))
 ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
-# Of a class: bookkeeping that follows from the rest, or that changes no result.
+# Attributes of a class that follow from the rest, or that change no result.
 BOOKKEEPING = frozenset(
     (
         "__dict__",
@@ -55,7 +55,7 @@ def callable_content(f: Any) -> Content | None:
     """The content of a function, method, class or module; None for another value.
 
     Raises:
-        FingerprintError: it is of code that cannot be read.
+        FingerprintError: its code cannot be read.
     """
     if isinstance(f, CodeType):
         return code_content(f)
@@ -77,31 +77,31 @@ def callable_content(f: Any) -> Content | None:
 
 
 def code_content(code: CodeType) -> Content:
-    """Bytecode, constants and names: what it does, not where it stands."""
+    """Bytecode, constants and names, without the position in a file."""
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return Content("code", code.co_code, [("counts", counts), ("names", names), ("exceptions", code.co_exceptiontable), ("constants", code.co_consts)])
 
 
 def module_content(module: ModuleType) -> Content:
-    """A library, by its version.
+    """The name and version of a library module.
 
     Raises:
-        FingerprintError: it belongs to no installed package, so that nothing tells which version it is.
+        FingerprintError: it belongs to no installed package, so its version is unknown.
     """
     known = library(module.__name__)
     if known is None:
         raise FingerprintError(
-            f"the module {module.__name__!r} belongs to no installed package, so its version is unknown. Import the functions that are used from it by name."
+            f"the module {module.__name__!r} belongs to no installed package, so its version is unknown. Import the functions you use from it by name."
         )
     return Content("module", f"{module.__name__} {known}".encode())
 
 
 @cache
 def library(name: str) -> str | None:
-    """The version of the installed package that a module belongs to; None for code of the user.
+    """The version of the installed package that a module belongs to; None for user code.
 
-    headwise itself counts by the content of all its files.
+    The version of headwise itself is the content of all its files.
     """
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
@@ -138,7 +138,7 @@ def _site_folders() -> tuple[str, ...]:
 
 
 def _library_content(f: Any) -> Content | None:
-    """A function or class that a library has under this very name; None for code of the user and for what is made inside a function."""
+    """A function or class that is importable from a library under its own name; None for user code and for local functions."""
     known = library(f.__module__) if isinstance(f.__module__, str) else None
     if known is None:
         return None
@@ -164,7 +164,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _globals_of(code: CodeType, known: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The globals that a function and those inside it read, by name; of a module of the user, what is read of it."""
+    """The globals that a function and its inner functions read, by name; of a user module, the attributes that are read."""
     found: dict[str, Any] = {}
     for inner in _codes(code):
         steps = [step for step in dis.get_instructions(inner) if step.opname != "CACHE"]
@@ -194,7 +194,7 @@ def _attribute(name: str, value: Any, steps: list[dis.Instruction]) -> tuple[str
 
 
 def _imported(name: str, steps: list[dis.Instruction]) -> Iterator[tuple[str, Any]]:
-    """What a function imports when it runs: of a library the version, of the user's own modules what it takes from them."""
+    """What a function imports when called: the version of a library, or the names taken from a user module."""
     known, module = library(name), _import(name)
     if known is not None or module is None:
         yield f"import {name}", f"{name} {known}"
@@ -211,7 +211,7 @@ def _imported(name: str, steps: list[dis.Instruction]) -> Iterator[tuple[str, An
 
 
 def _import(name: str) -> ModuleType | None:
-    """The module; None where an optional package is absent."""
+    """The imported module; None if an optional package is missing."""
     try:
         return import_module(name)
     except ImportError:
@@ -237,7 +237,7 @@ def _built_in_content(f: Any) -> Content:
         module = getattr(f, "__module__", None) or "builtins"
         known = library(module)
         if known is None:
-            raise FingerprintError(f"the compiled function {name} belongs to no installed package, so its version is unknown. Wrap it in a package.")
+            raise FingerprintError(f"the compiled function {name} belongs to no installed package, so its version is unknown. Install it as a package.")
         return Content("built-in", f"{name} {known}".encode())
     return Content("built-in method", name.encode(), [("self", owner)])
 

@@ -1,4 +1,4 @@
-"""What a value is made of: its kind, its bytes, and further values. The form in which every value is fingerprinted."""
+"""The form in which a value is fingerprinted: its kind, its bytes, and the values it contains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ Parts = Sequence[tuple[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """A value taken apart.
+    """The content of a value.
 
     Attributes:
-        kind: what it is: "str", "tensor", "function".
-        data: what can be written as bytes at once.
-        parts: further values, by name, in an order that does not depend on how they happen to be stored.
-        identity: the value may contain itself, or is used in many places: it is taken apart once, and referred to afterwards.
+        kind: such as "str", "tensor" or "function".
+        data: the part of the content that is plain bytes.
+        parts: contained values by name, in an order that does not depend on how they are stored.
+        identity: the value may contain itself or be shared: its content is written once and referred to afterwards.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""What results depend on besides their inputs: the code, the libraries, the settings, and how numbers are added up."""
+"""What results depend on besides their inputs: our code, library versions, environment variables, and how torch does arithmetic."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def environment() -> dict[str, str]:
-    """Code, versions and settings, known without importing torch.
+    """Code, versions and environment variables; torch is not imported.
 
     Example:
         >>> sorted(environment())
@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
 
 
 def arithmetic() -> dict[str, str]:
-    """How torch adds up numbers now: another number of threads, or a faster kind of multiplication, changes last digits."""
+    """How torch does arithmetic at present: another number of threads, or a faster matmul precision, changes the last digits."""
     import torch
 
     cuda = torch.cuda.is_available()
@@ -64,14 +64,14 @@ def _precision() -> str:
 
 
 def likely_threads() -> str:
-    """What decides how many threads torch will use, known without importing it."""
+    """What determines how many threads torch will use; torch is not imported."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return " ".join([str(cores), *(os.environ.get(name, "-") for name in THREADS)])
 
 
 @cache
 def package_code() -> str:
-    """A fingerprint of every file of this package that can change a result; 20 ms, once."""
+    """A fingerprint of every file of this package that can affect a result; 20 ms, once per process."""
     home, digest = Path(__file__).parent.parent, xxhash.xxh3_128()
     for folder, inner, files in os.walk(home):
         inner[:] = sorted(name for name in inner if name not in NOT_CODE)
@@ -85,7 +85,7 @@ def package_code() -> str:
 
 @cache
 def library_versions() -> Mapping[str, str]:
-    """The version of each library that takes part in the numbers; "none" for one that is not installed."""
+    """The version of each library that affects results; "none" for one that is not installed."""
     found = {}
     for name in LIBRARIES:
         try:

@@ -1,8 +1,8 @@
-"""One fingerprint for all that a cached or resumed result depends on: weights, inputs, options, functions, code, libraries.
+"""One fingerprint for everything that a cached or resumed result depends on: weights, inputs, options, functions, code, libraries.
 
-A value is written as a stream of typed parts with their lengths, so that no two different values give the same stream, and hashed with XXH3
-(128 bits; 30 GB/s on one core, so that whole weights are hashed each time and nothing has to be guessed from samples or counters).
-XXH3 finds accidents; it is no defence against somebody who makes collisions on purpose.
+A value is serialised as typed parts with their lengths, so that different values give different streams, and hashed with XXH3 (128 bits). XXH3 reads
+30 GB/s on one core, so whole weights are hashed each time, instead of samples or version counters. It is not cryptographic: it detects changes, but is
+no defence against deliberate collisions.
 """
 
 import copyreg
@@ -30,8 +30,8 @@ Key = dict[str, str]  # from the name of an ingredient to its fingerprint
 def fingerprint(value: Any) -> str:
     """32 hexadecimal digits that change with anything in a value: numbers, strings, tensors, containers, dataclasses, functions, modules, tokenizers.
 
-    Tensors count by every number, dtype, shape and device; dicts and sets do not depend on their order; functions count by what they do (bytecode,
-    defaults, closure, the globals that they read), functions of an installed library by its version.
+    Tensors count by every number, dtype, shape and device; dicts and sets do not depend on their order; functions count by their code (bytecode,
+    defaults, closure, the globals they read), functions of an installed library by its version.
 
     Raises:
         FingerprintError: the content of something in it cannot be determined (an open file, a lock, a tensor without numbers).
@@ -47,7 +47,7 @@ def fingerprint(value: Any) -> str:
     try:
         stream.add("", value)
     except RecursionError:
-        raise FingerprintError(f"a value must not be nested more than some hundred deep, got a {type(value).__name__} that is. Flatten it.") from None
+        raise FingerprintError(f"a {type(value).__name__} is nested too deeply to be fingerprinted: some hundred levels at most. Flatten it.") from None
     return stream.digest.hexdigest()
 
 
@@ -81,7 +81,7 @@ def key_of(**ingredients: Any) -> Key:
         try:
             found[name] = fingerprint(value)
         except FingerprintError as error:
-            raise FingerprintError(f"{name} cannot be told from another by its content: {error}") from None
+            raise FingerprintError(f"the content of {name} cannot be determined: {error}") from None
     return found
 
 
@@ -91,7 +91,7 @@ def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 
 
 class _Stream:
-    """The digest that a value is written into."""
+    """A digest of a stream of contents."""
 
     def __init__(self) -> None:
         self.digest = xxhash.xxh3_128()
@@ -104,7 +104,7 @@ class _Stream:
             self._write(name, Content("seen", str(self.seen[id(value)]).encode()))
             return
         if id(value) in self.inside:
-            raise FingerprintError(f"a container must not contain itself, got a {type(value).__name__} that does. Take it apart.")
+            raise FingerprintError(f"a {type(value).__name__} contains itself and cannot be fingerprinted. Pass plain data.")
         if isinstance(value, memoryview):
             self._write(name, Content("bytes", value))
             return
@@ -130,10 +130,10 @@ class _Stream:
 
 
 def content_of(value: Any) -> Content:
-    """A value taken apart.
+    """The content of any value.
 
     Raises:
-        FingerprintError: its content cannot be determined.
+        FingerprintError: it cannot be determined.
     """
     if isinstance(value, Content):
         return value
@@ -187,7 +187,7 @@ def _items(value: Mapping[Any, Any]) -> Parts:
 
 
 def _object_content(value: Any) -> Content:
-    """Any other object, as pickling takes it apart: its class and its state."""
+    """The content of any other object as pickle sees it: its class and its state."""
     kind = type(value)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Generator):
@@ -196,7 +196,7 @@ def _object_content(value: Any) -> Content:
         reduce = copyreg.dispatch_table.get(kind)
         taken = reduce(value) if reduce is not None else value.__reduce_ex__(4)
     except Exception as error:  # noqa: BLE001 - __reduce_ex__ is anybody's code
-        raise FingerprintError(f"no content can be read from a {kind.__module__}.{kind.__qualname__}: {error}. Pass plain data or a function.") from None
+        raise FingerprintError(f"a {kind.__module__}.{kind.__qualname__} has no content that can be read: {error}. Pass plain data or a function.") from None
     if isinstance(taken, str):
         return Content("global", f"{kind.__module__}.{taken}".encode())
     make, arguments, state, items, pairs = (*taken, None, None, None)[:5]

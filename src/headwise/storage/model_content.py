@@ -1,4 +1,4 @@
-"""The content of models and tokenizers: weights, configuration, hooks and classes, without what only says where they came from."""
+"""The content of models and tokenizers: weights, configuration, hooks and classes, without provenance such as paths."""
 
 import sys
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.storage.content import Content
 
-# Where something came from, and what it has warned of: no result depends on these.
+# Provenance, and warnings already given: no result depends on these.
 PROVENANCE = frozenset(
     (
         "_name_or_path",
@@ -47,8 +47,7 @@ OWN = frozenset(
 
 
 def model_content(value: Any) -> Content | None:
-    """The content of an `nn.Module`, of a configuration or tokenizer of transformers, or of an object that names what it is made of by a method
-    `fingerprint_parts`; None for another value."""
+    """The content of an `nn.Module`, of a transformers configuration or tokenizer, or of an object with a method `fingerprint_parts`; else None."""
     if hasattr(type(value), "fingerprint_parts"):
         return Content("object", parts=[("class", type(value).__qualname__), *value.fingerprint_parts()], identity=True)
     torch = sys.modules.get("torch")
@@ -63,12 +62,12 @@ def model_content(value: Any) -> Content | None:
 
 
 def without_provenance(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, less those that only say where something came from."""
+    """Settings without those that only record provenance."""
     return {name: value for name, value in settings.items() if name not in PROVENANCE}
 
 
 def _module_parts(module: Any) -> list[tuple[str, Any]]:
-    """The class, hooks, attributes and tensors of a module; how often a module has run in a pass is no property of the model."""
+    """The class, hooks, attributes and tensors of a module; our counters of calls within a pass are no property of the model."""
     known = vars(module)
     hooks = [(name, _hooks(known, name)) for name in HOOKS]
     others = {name: value for name, value in known.items() if name not in OWN and not name.startswith("_headwise_turn")}
@@ -77,13 +76,13 @@ def _module_parts(module: Any) -> list[tuple[str, Any]]:
 
 
 def _hooks(known: Mapping[str, Any], kind: str) -> list[tuple[Any, ...]]:
-    """Hooks in the order in which they run, each with its settings; the numbers by which torch keeps them count all hooks ever made."""
+    """Hooks in execution order, each with its settings. The ids under which torch stores them depend on all hooks registered before, and are ignored."""
     settings = [known.get(f"{kind}_{name}", {}) for name in ("with_kwargs", "always_called")]
     return [(hook, *(number in setting for setting in settings)) for number, hook in known.get(kind, {}).items()]
 
 
 def _tokenizer_parts(tokenizer: Any) -> list[tuple[str, Any]]:
-    """A fast tokenizer is its JSON, less how it last padded and truncated, which every call sets anew."""
+    """The content of a tokenizer; of a fast one its JSON without the padding and truncation of the last call, which every call sets anew."""
     settings = without_provenance(vars(tokenizer))
     settings["init_kwargs"] = without_provenance(settings.get("init_kwargs") or {})
     backend = settings.pop("_tokenizer", None)

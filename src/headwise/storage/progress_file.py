@@ -1,7 +1,7 @@
-"""A file that remembers which parts of long work are done, so that work that was stopped goes on.
+"""A file that records which parts of a long computation are done, so that it can be resumed.
 
-The first line has the key of the work, each further line one part: its name, its result and a fingerprint of the two. A line that a kill cut off is
-dropped, and its part done again; a file of other work is refused, and so is one whose key was written by a version that did not know all ingredients.
+The first line holds the key of the computation, each further line one part: its name, its result and a fingerprint of both. A line that was cut off by a
+kill is dropped and its part computed again. A file with another key is refused, and so is one of an earlier version, whose key was incomplete.
 """
 
 import json
@@ -17,18 +17,18 @@ FORMAT = 2
 
 
 class ProgressFile:
-    """The parts that are done, by name.
+    """Completed parts by name.
 
     Args:
-        path: of the file; made when it is not there. None: nothing is remembered.
-        key: what the work depends on, from `key_of`.
-        work: what the work is called: "ranking".
+        path: the file, created if missing; None to record nothing.
+        key: what the computation depends on, from `key_of`.
+        work: what the computation is called, such as "ranking".
 
     Attributes:
         done: the result of each part, plain data as JSON has it.
 
     Raises:
-        ArgumentError: the file is of other work, is damaged, or cannot be read or written.
+        ArgumentError: the file belongs to another computation, is damaged, or cannot be read or written.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -54,10 +54,10 @@ class ProgressFile:
                 _check_begun(path, content)
                 path.write_bytes(json.dumps(header).encode() + b"\n")
         except OSError as error:
-            raise ArgumentError(f"state must name a file that can be written, got {str(path)!r} ({error.strerror}). Choose another place.") from None
+            raise ArgumentError(f"The state file {str(path)!r} cannot be written ({error.strerror}). Choose another path.") from None
 
     def add(self, name: str, result: Any) -> None:
-        """Remember a part, safe from a kill."""
+        """Record a completed part and wait until it is on the disk."""
         self.done[name] = result
         if self.path is None:
             return
@@ -68,10 +68,10 @@ class ProgressFile:
 
 
 def _check_begun(path: Path, content: bytes) -> None:
-    """A file without a whole line is empty, or one whose first line a kill cut off: never somebody's text."""
+    """Check that a file without a complete line is empty or begins like a header that a kill cut off: a user's own text is never overwritten."""
     begin = b'{"headwise": "'
     if not begin.startswith(content[: len(begin)]):
-        raise ArgumentError(f"state must be a new file or one that headwise wrote, got {str(path)!r}, which holds something else. Choose another file.")
+        raise ArgumentError(f"The state file {str(path)!r} holds something that headwise did not write. Choose another file.")
 
 
 def _check_header(path: Path, line: bytes, header: Mapping[str, Any]) -> None:
@@ -82,13 +82,13 @@ def _check_header(path: Path, line: bytes, header: Mapping[str, Any]) -> None:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ArgumentError(
-            f"state must be a file of this version's {header['headwise']}, got {str(path)!r}, which is something else or was written by an earlier version "
-            "that did not record all that results depend on. Choose another file; the work starts anew."
+            f"The state file {str(path)!r} is not one of this version's {header['headwise']}: it is something else, or was written by an earlier version "
+            "that did not record everything results depend on. Choose another file to start anew."
         ) from None
     changed = differences(known, header["key"])
     if changed:
         raise ArgumentError(
-            f"state must be of the same {header['headwise']}, got {str(path)!r}, which was written with other {', '.join(changed)}. Choose another file."
+            f"The state file {str(path)!r} belongs to another {header['headwise']}: {', '.join(changed)} changed since it was written. Choose another file."
         )
 
 
@@ -99,7 +99,7 @@ def _part(path: Path, line: bytes) -> tuple[str, Any]:
             raise ValueError
         return str(name), result
     except (ValueError, TypeError):
-        raise ArgumentError(f"state must hold one part of the work a line, got {line[:40]!r} in {str(path)!r}. Delete the file to begin anew.") from None
+        raise ArgumentError(f"The state file {str(path)!r} is damaged at {line[:40]!r}. Delete it to start anew.") from None
 
 
 def _fingerprint(name: str, result: Any) -> str:

@@ -1,4 +1,4 @@
-"""The content of tensors and arrays: every number, with dtype, shape and device; independent of strides and of who shares the storage."""
+"""The content of tensors and arrays: every element, with dtype, shape and device, independent of strides and shared storage."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ PER_TENSOR = ("per_tensor_affine", "per_tensor_symmetric")
 
 
 def array_content(array: np.ndarray) -> Content:
-    """The content of a NumPy array; one of objects is a list of them."""
+    """The content of a NumPy array; an array of objects counts as a list of them."""
     if array.dtype.hasobject:
         return Content("array of objects", f"{array.shape}".encode(), [("", x) for x in array.ravel().tolist()])
     return Content("array", f"{array.dtype.str} {array.shape}".encode(), [("", memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))])
@@ -31,13 +31,13 @@ def tensor_content(x: "torch.Tensor") -> Content:
     """The content of a tensor of any layout, quantisation or subclass.
 
     Raises:
-        FingerprintError: it has no numbers (the meta device), or they cannot be read.
+        FingerprintError: it has no data (meta device), or its data cannot be read.
     """
     import torch
 
     about = f"{x.dtype} {list(x.shape)} {_device(x)} {x.layout}".encode()
     if x.device.type == "meta":
-        raise FingerprintError(f"a tensor on the meta device has no numbers, got one of shape {list(x.shape)}. Load its weights first.")
+        raise FingerprintError(f"a tensor on the meta device has no data to fingerprint; got one of shape {list(x.shape)}. Load its weights first.")
     if type(x) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         return Content("tensor subclass", about, _subclass_parts(x))
     with torch.no_grad():
@@ -66,7 +66,7 @@ def _bytes(x: "torch.Tensor") -> memoryview:
         return memoryview(plain.view(torch.uint8).numpy())
     except (RuntimeError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise FingerprintError(f"the numbers of a tensor must be readable, got {x.dtype} on {x.device}: {reason}. Move it to the CPU first.") from None
+        raise FingerprintError(f"the data of a {x.dtype} tensor on {x.device} cannot be read: {reason}. Move it to the CPU first.") from None
 
 
 def _quantised_parts(x: "torch.Tensor") -> list[tuple[str, Any]]:
@@ -77,7 +77,7 @@ def _quantised_parts(x: "torch.Tensor") -> list[tuple[str, Any]]:
 
 
 def _subclass_parts(x: "torch.Tensor") -> list[tuple[str, Any]]:
-    """A wrapper is made of the tensors that it declares; another subclass of its storage and its attributes (bitsandbytes keeps scales there)."""
+    """A wrapper subclass consists of the tensors it declares; any other of its storage and its attributes (bitsandbytes keeps scales there)."""
     import torch
 
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
