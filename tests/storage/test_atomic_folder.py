@@ -144,7 +144,7 @@ def test_a_file_that_comes_at_the_last_moment_is_kept_beside_and_named(tmp_path,
     grow(folder, {"config": b"old"})
     exchange = home._exchanged
     monkeypatch.setattr(home, "_exchanged", lambda new, old, one: ((old / "thesis.tex").write_text("years"), exchange(new, old, one))[1])
-    with pytest.warns(UserWarning, match=r"thesis.tex came into '.*place' during the save, and now stands in '.*part-"), atomic_folder(folder, RULES) as part:
+    with pytest.warns(UserWarning, match=r"thesis.tex was written to '.*place' during the save and is now in '.*part-"), atomic_folder(folder, RULES) as part:
         grow(part, {"config": b"new"})
     (left,) = (path for path in tmp_path.iterdir() if path != folder)
     assert state(left) == {"thesis.tex": b"years"} and state(folder) == {"config": b"new"}

@@ -1,4 +1,4 @@
-"""Which files make up a checkpoint: what of the source goes into a saved one, and what of an older one at the same place may be replaced."""
+"""Which files make up a checkpoint: what a save copies from the source, and what it may replace at the destination."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from headwise.storage.source_files import Origin
 
 WEIGHTS, INDEX = "*.safetensors", "*.safetensors.index.json"
 OTHER_WEIGHTS = (*PICKLES, "*.gguf", "*.onnx", "*.onnx_data", "*.tflite", "*.ot", "*.mlmodel")
-# What transformers reads from a folder: of these a new file replaces an old one, and an old one left beside new ones would be taken for theirs.
+# Files that transformers reads by name: a new one replaces an old one, and an old one left among new ones would be read with them.
 READ_BY_NAME = (
     *(WEIGHTS, INDEX, "config.json", "generation_config.json", "adapter_config.json", "modules.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
@@ -26,12 +26,12 @@ READ_BY_NAME = (
 
 @dataclass(frozen=True)
 class SourceContents:
-    """The files of a source, by what becomes of them in a saved checkpoint.
+    """The files of a source checkpoint, by how they are saved.
 
     Attributes:
-        shards: weights of the model, which are written with the edits.
-        copied: files that are copied byte for byte.
-        left_out: files, and folders with "/" at the end, that are not copied; by name, why.
+        shards: the model's weights, written with the edits.
+        copied: files copied byte for byte.
+        left_out: the reason for each file that is not copied, and for each folder, whose name ends in "/".
     """
 
     shards: tuple[str, ...]
@@ -40,7 +40,7 @@ class SourceContents:
 
 
 def source_contents(origin: Origin) -> SourceContents:
-    """What of a source is written, copied or left out. A folder inside is copied whole or left out whole, never without its weights."""
+    """Which files of a source are written, copied or left out. A subfolder is copied completely or left out completely."""
     own = [name for name in origin.files if "/" not in name]
     left_out = {name: "weights in another format" for name in own if _matches(name, OTHER_WEIGHTS)}
     weights = [name for name in own if _matches(name, (WEIGHTS,))]
@@ -55,7 +55,7 @@ def source_contents(origin: Origin) -> SourceContents:
 
 
 def replacing() -> Replacing:
-    """What may be replaced where a checkpoint is: what transformers reads by its name, and what headwise wrote and nobody has changed since."""
+    """What a save may replace in an existing checkpoint: files that transformers reads by name, and unchanged files that headwise wrote."""
     record_of = cache(_record)
 
     def ours(folder: Path, name: str) -> bool:
@@ -69,12 +69,12 @@ def replacing() -> Replacing:
 
 
 def is_read_by_name(name: str) -> bool:
-    """Whether transformers takes a file of this name for part of the checkpoint."""
+    """Whether transformers reads a file of this name as part of the checkpoint."""
     return "/" not in name and _matches(name, READ_BY_NAME)
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file; nothing for what is no file."""
+    """The SHA-256 of a file; empty if there is no file."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -90,7 +90,7 @@ def _record(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_weights(folder: Path, weights: list[str]) -> list[str]:
-    """Those that transformers loads: `model.safetensors`, or what an index lists; all where there is neither."""
+    """The weight files that transformers loads: `model.safetensors`, or those listed in an index; all if there is neither."""
     if "model.safetensors" in weights:
         return ["model.safetensors"]
     listed: set[str] = set()
@@ -109,7 +109,7 @@ def _why_left_out(folder: str, origin: Origin) -> str | None:
 
 
 def _modules(folder: Path) -> set[str]:
-    """The folders that sentence-transformers lists as parts of the model: pooling, dense layers."""
+    """The subfolders that sentence-transformers lists as parts of the model, such as pooling and dense layers."""
     try:
         listed = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         return {str(module["path"]).partition("/")[0] for module in listed}

@@ -1,11 +1,11 @@
-"""A folder written whole or not at all, in which nothing that somebody else put there is ever lost.
+"""Write a folder completely or not at all, without ever losing a file that this program did not write.
 
-    1  the new folder is written beside its place and onto the disk
-    2  what is in the old one, and is not what the new one replaces, is linked into the new one: the very same files, not copies
-    3  the two folders change places in one step
-    4  of the old folder, which now stands beside, those names are taken away that were replaced or linked; anything else stays
+    1  the new folder is written next to its destination and flushed to disk
+    2  files of the old folder that are not replaced are hard-linked into the new one: the same files, not copies
+    3  the two folders are exchanged in one step
+    4  in the old folder, now next to the destination, the names that were replaced or linked are removed, and nothing else
 
-`kill -9` before 3 leaves the old state, after it the new one. Files of others are in place at every moment.
+`kill -9` before step 3 leaves the old state, after it the new one. Files of others are at the destination at every moment.
 """
 
 import ctypes
@@ -33,13 +33,13 @@ ASIDE = "-old"
 
 @dataclass(frozen=True)
 class Replacing:
-    """What of a folder may be replaced; names are paths inside it, with "/".
+    """Which files of an existing folder may be replaced. Names are paths inside it, with "/".
 
     Attributes:
-        ours: given a folder and a name, whether this program wrote that file and nobody has changed it since: it may be replaced, and goes with the old.
-        part: whether a file of this name is part of what is replaced, whoever wrote it: it may be replaced by a new one of the same name.
-        misread: whether a file of this name, left beside the new ones, would be taken for one of them: then nothing is written.
-        in_one_step: refuse where the file system cannot exchange two folders at once; else they are renamed one after the other there.
+        ours: given a folder and a name, whether this program wrote that file and it is unchanged: it may be replaced or removed.
+        part: whether a file of this name belongs to what is replaced, whoever wrote it: it may be replaced by a new file of the same name.
+        misread: whether a file of this name, left among the new ones, would be read as one of them: then nothing is written.
+        in_one_step: whether to refuse on file systems that cannot exchange two folders atomically, instead of renaming twice.
     """
 
     ours: Callable[[Path, str], bool]
@@ -50,16 +50,16 @@ class Replacing:
 
 @contextmanager
 def atomic_folder(folder: Path, replacing: Replacing | None = None, size: int = 0) -> Iterator[Path]:
-    """An empty folder to fill; it takes its place when all is written and on the disk.
+    """An empty folder to fill; it becomes `folder` once everything in it is on disk.
 
     Args:
-        folder: where it goes; links to a folder are followed.
-        replacing: what may be replaced there; None: the place must be free or an empty folder.
-        size: bytes that will be written, about.
+        folder: the destination; a link to a folder is followed.
+        replacing: what may be replaced there; None if the destination must be new or an empty folder.
+        size: approximate number of bytes that will be written.
 
     Raises:
-        ArgumentError: the place holds a file, or a folder with files that would have to be deleted; it names them.
-        ModelError: the disk is full, or the place cannot be written. Nothing was changed.
+        ArgumentError: the destination is a file, or a folder with files that would have to be deleted; the message names them.
+        ModelError: the disk is full, or the destination cannot be written. Nothing was changed.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -89,10 +89,10 @@ def atomic_folder(folder: Path, replacing: Replacing | None = None, size: int = 
 
 
 def check_replaceable(folder: Path, replacing: Replacing | None, new: Mapping[str, Path] | None = None) -> None:
-    """Whether a folder can be written to this place without the loss of anybody's file.
+    """Check that a folder can be written here without losing a file that this program did not write.
 
     Args:
-        new: the files that will be written, by relative path, each with a file of the same content where there is one: known before the work begins.
+        new: the files that will be written, by relative path, each with an existing file of the same content, if there is one.
 
     Raises:
         ArgumentError: it cannot; the message names the files.
@@ -107,7 +107,7 @@ def check_replaceable(folder: Path, replacing: Replacing | None, new: Mapping[st
 
 @dataclass(frozen=True)
 class _Plan:
-    """What becomes of each file of the old folder: replaced or removed, linked into the new one, or in the way of the save."""
+    """What happens to each file of the old folder: replaced or removed, linked into the new one, or a reason to refuse."""
 
     gone: Mapping[str, os.stat_result]
     stays: Mapping[str, os.stat_result]
@@ -159,11 +159,11 @@ def _replace(part: Path, folder: Path, replacing: Replacing) -> None:
     sync(folder.parent, deep=False)
     left = _dispose(old, lambda name, state: _is(plan.gone.get(name), state) or _is(plan.stays.get(name), state))
     if left:
-        warnings.warn(f"{_listed(left)} came into {str(folder)!r} during the save, and now stands in {str(old)!r}.", stacklevel=4)
+        warnings.warn(f"{_listed(left)} was written to {str(folder)!r} during the save and is now in {str(old)!r}.", stacklevel=4)
 
 
 def _link(old: Path, new: Path, plan: _Plan) -> None:
-    """Put the files that stay into the new folder too, and their folders, as they are; empty folders as well."""
+    """Link the files that stay into the new folder, and recreate their folders and empty ones with the same permissions and dates."""
     needed = {parent.as_posix() for name in plan.stays for parent in Path(name).parents}
     for base, _, _ in os.walk(old):
         name = Path(base).relative_to(old).as_posix()
@@ -183,10 +183,10 @@ def _link(old: Path, new: Path, plan: _Plan) -> None:
 
 
 def _check_exchange(part: Path) -> bool:
-    """Try an exchange on two empty folders, before anything is touched.
+    """Try an exchange on two empty folders before anything is touched.
 
     Raises:
-        OSError: this file system has none.
+        OSError: the file system does not support it.
     """
     one, other = part / ".one", part / ".other"
     one.mkdir()
@@ -207,7 +207,7 @@ def _can_exchange(part: Path) -> bool:
 
 
 def _exchanged(new: Path, old: Path, in_one_step: bool) -> Path:
-    """Let two folders change places; where the old one is then."""
+    """Exchange two folders; the path where the old one is afterwards."""
     if in_one_step:
         _exchange(new, old)
         return new
@@ -222,7 +222,7 @@ def _exchanged(new: Path, old: Path, in_one_step: bool) -> Path:
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Let two folders change places in one step: there is no moment at which neither is there."""
+    """Exchange two folders atomically."""
     if sys.platform != "linux":
         raise OSError(errno.ENOTSUP, "this system cannot exchange two folders in one step")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -231,7 +231,7 @@ def _exchange(new: Path, old: Path) -> None:
 
 
 def _clear_replaced(folder: Path, replacing: Replacing | None) -> None:
-    """Take away old folders that a save left which was killed after the exchange, where all in them is in the new one too or was replaced by it."""
+    """Remove old folders left by a save that was killed after the exchange, if all their files were linked into the new one or replaced by it."""
     for old in attempts(folder):
         if is_own(old) or old.is_symlink() or not old.is_dir():
             continue
@@ -244,7 +244,7 @@ def _clear_replaced(folder: Path, replacing: Replacing | None) -> None:
 
 
 def _dispose(folder: Path, may_go: Callable[[str, os.stat_result], bool]) -> list[str]:
-    """Remove those files of a folder, and what folders are empty then; the files that are left."""
+    """Remove some files of a folder, and folders that are empty then; the files that remain."""
     for name, state in _files(folder).items():
         if may_go(name, state):
             (folder / name).unlink(missing_ok=True)
@@ -255,7 +255,7 @@ def _dispose(folder: Path, may_go: Callable[[str, os.stat_result], bool]) -> lis
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:
-    """Everything in a folder and its subfolders that is no folder, by relative path; links to folders are not followed."""
+    """Every file and link in a folder and its subfolders, by relative path; links to folders are not followed."""
     found = {}
     for base, folders, files in os.walk(folder, onerror=_raise):
         for name in [*files, *(name for name in folders if Path(base, name).is_symlink())]:
@@ -279,7 +279,7 @@ def _is(known: os.stat_result | None, state: os.stat_result) -> bool:
 
 
 def _identities(files: Mapping[str, os.stat_result]) -> dict[str, tuple[int, ...]]:
-    """What changes when a file is written to or replaced; a new link to it changes only its ctime."""
+    """What changes when a file is modified or replaced. A new hard link changes only the ctime, which is therefore left out."""
     return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in files.items()}
 
 

@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all."""
+"""Write a file completely or not at all."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ from headwise.storage.staging import staged, sync
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write a file beside its place, wait until it is on the disk, and rename it: a full disk or a killed process leaves what was there before.
+    """Write a file next to its destination, flush it to disk and rename it, so that a full disk or a killed process leaves the old file.
 
-    A link stays a link, and a file keeps its permissions. What is no ordinary file, such as `/dev/stdout`, is written to directly.
+    A symbolic link is followed, and a replaced file keeps its permissions. Devices and pipes such as `/dev/stdout` are written to directly.
 
     Args:
         data: text is written as UTF-8.

@@ -1,7 +1,7 @@
-"""One cache for everything that is kept between processes: results as JSON files, and folders that are made once.
+"""One cache for everything stored between processes: results as JSON files, and folders that are expensive to make.
 
-It stands in the user's cache folder of this system, or in `HEADWISE_CACHE`. Each entry says of which kind and format it is, has the whole key beside the
-value, and a fingerprint of its content. What does not match in any of these, or cannot be read, is a miss: it is made again.
+It lies in the system's cache folder of the user, or in `HEADWISE_CACHE`. Each entry records its kind and format, the complete key, and a fingerprint of its
+content. An entry that does not match in any of these, or cannot be read, is a miss.
 """
 
 import json
@@ -28,7 +28,7 @@ DIGITS = 20  # of a key's fingerprint that stand in a name
 
 
 def cache_folder() -> Path:
-    """Where headwise keeps what can be made again: `HEADWISE_CACHE`, or the place that the system has for such things."""
+    """The folder of cached data: `HEADWISE_CACHE`, or the system's cache folder for this user."""
     chosen = os.environ.get("HEADWISE_CACHE")
     return Path(chosen).expanduser() if chosen else user_cache_path("headwise")
 
@@ -38,8 +38,8 @@ class Entry:
     """A stored result.
 
     Attributes:
-        key: what it depends on: the fingerprint of each ingredient.
-        value: plain data, as JSON has it.
+        key: the fingerprint of each ingredient that it depends on.
+        value: JSON data.
     """
 
     key: Key
@@ -48,11 +48,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cache:
-    """Results of one kind.
+    """The entries of one kind.
 
     Attributes:
-        kind: the name of its folder.
-        format: counts up when what is stored is meant differently; entries of another format are misses.
+        kind: the name of its subfolder.
+        format: incremented when the meaning of stored data changes; entries of another format are misses.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -68,12 +68,12 @@ class Cache:
     format: int
 
     def read(self, name: str, key: Mapping[str, str]) -> Any:
-        """The value of this name and key; None where there is none."""
+        """The value stored under this name and key, or None."""
         found = self.entry(name)
         return found.value if found is not None and found.key == dict(key) else None
 
     def entry(self, name: str) -> Entry | None:
-        """What is stored under a name, whatever its key; None where that is nothing, damaged, or of another kind or format."""
+        """The entry stored under a name, whatever its key; None if there is none, or it is damaged or of another kind or format."""
         try:
             stored = json.loads(self.path(name).read_text(encoding="utf-8"))
             content = stored["content"]
@@ -83,7 +83,7 @@ class Cache:
         return Entry(key, value) if stored.get("fingerprint") == fingerprint(content) and about == self._about() else None
 
     def write(self, name: str, key: Mapping[str, str], value: Any) -> None:
-        """Store a value, in place of what was there under this name.
+        """Store a value, replacing the entry of this name.
 
         Raises:
             ModelError: the cache cannot be written.
@@ -97,7 +97,7 @@ class Cache:
             raise _unwritable(path, error) from None
 
     def forget(self, name: str) -> None:
-        """Remove what is stored under a name, if anything is."""
+        """Remove the entry of a name, if there is one."""
         self.path(name).unlink(missing_ok=True)
 
     def path(self, name: str) -> Path:
@@ -105,9 +105,9 @@ class Cache:
         return cache_folder() / self.kind / f"{name}.json"
 
     def folder(self, name: str, key: Mapping[str, str], make: Callable[[Path], None]) -> Path:
-        """The folder of this name and key, made by the first that asks for it; other processes wait meanwhile.
+        """The folder of this name and key, made on first use; other processes wait meanwhile.
 
-        Folders of the same name with other keys that nobody has used for a month are removed when a new one is made.
+        Making one removes folders of the same name with other keys that have not been used for a month.
 
         Args:
             make: fills an empty folder.

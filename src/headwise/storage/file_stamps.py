@@ -1,4 +1,4 @@
-"""What tells whether a file was written to since; read without torch or transformers."""
+"""File stamps, by which changes are detected without reading a file; imports neither torch nor transformers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ Stamp = tuple[int, int, int, int]  # size, time of the last write in ns, of the 
 
 
 def stamps(folder: Path) -> Mapping[str, Stamp]:
-    """Every file in a folder and its subfolders, by its path inside.
+    """The stamp of every file in a folder and its subfolders, by relative path.
 
     Example:
         >>> from tempfile import mkdtemp

@@ -1,6 +1,6 @@
-"""The source code that something is made by: a module and the modules of this package that it imports, as text, without running them.
+"""The source code of a module and of the modules of this package that it imports, read as text.
 
-For what is expensive to make and depends on a few modules only: the key of all other results has the code of the whole package.
+Used to key what is expensive to make and depends on few modules; every other key includes the code of the whole package.
 """
 
 import ast
@@ -9,11 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HOME = Path(__file__).parent.parent
-NO_PART = frozenset({"rich", "typing", "collections", "pathlib", "dataclasses"})  # imported, but no part in what is made
+NO_PART = frozenset({"rich", "typing", "collections", "pathlib", "dataclasses"})  # imported, but without effect on the result
 
 
 def source_closure(module: str, within: str) -> dict[str, str]:
-    """The text of a module, and of all that it imports, wherever the import stands, from one package; and the version of each library.
+    """The source of a module and of everything it imports from one package, also inside functions, and the version of each library.
 
     Args:
         within: the package: "headwise.models.loading".

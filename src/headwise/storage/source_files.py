@@ -1,4 +1,4 @@
-"""The files that a model was opened from, as they were then."""
+"""The files that a model was opened from, with their state at that time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from headwise.storage.file_stamps import Stamp, stamps
 
 @dataclass(frozen=True)
 class Origin:
-    """A folder with a checkpoint.
+    """The folder of a checkpoint.
 
     Attributes:
-        files: every file in it, by its path inside: what tells whether it was written to since.
+        files: the stamp of every file in it, by relative path, when the model was opened.
     """
 
     folder: Path
     files: Mapping[str, Stamp]
 
     def changed(self) -> list[str]:
-        """The files that are not as they were, new ones and missing ones among them."""
+        """The files that were modified, added or removed since."""
         now = stamps(self.folder)
         return sorted(name for name in {*now, *self.files} if now.get(name) != self.files.get(name))
 
 
 def origin_of(where: str) -> Origin | None:
-    """The folder, or the cached files of a hub id; None where there are none."""
+    """The files of a folder, or the cached ones of a hub id; None if there are none."""
     folder = Path(where)
     if not folder.is_dir():
         try:

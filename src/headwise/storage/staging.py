@@ -1,9 +1,9 @@
-"""Where a file or folder is made before it takes its place: beside it, under a name that shows who made it.
+"""Staging: a file or folder is written next to its destination, under a name that identifies its writer, and then renamed.
 
     .NAME.part-INODE-RANDOM
 
-The number is the inode of what was made there. After `kill -9`, what carries its own number and is locked by nobody is a dead attempt of this program and
-is cleared away by the next one; anything else of such a name is somebody else's, and stays.
+INODE is that of the staged file or folder itself. After `kill -9`, one that carries its own inode and that nobody has locked was abandoned by this program,
+and the next write to the same destination removes it. Anything else with such a name is not ours and is never touched.
 """
 
 import os
@@ -14,16 +14,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-LONGEST = 80  # characters of the name that are taken over: names have an end
-STARTING = 60.0  # seconds within which what is made is locked
+LONGEST = 80  # characters of NAME that are used, as file names have a maximal length
+STARTING = 60.0  # seconds within which a new file is locked
 
 
 @contextmanager
 def staged(place: Path, *, folder: bool) -> Iterator[Path]:
-    """An empty file or folder beside its place, for as long as it is not moved there; what is left of it at the end is removed.
+    """An empty file or folder next to its destination. The caller renames it; if it is still there at the end, it is removed.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     clear_dead(place)
     part, lock = _made(place, folder)
@@ -36,20 +36,20 @@ def staged(place: Path, *, folder: bool) -> Iterator[Path]:
 
 
 def clear_dead(place: Path) -> None:
-    """Remove what attempts left that were killed before they moved anything to this place."""
+    """Remove what was abandoned by processes that were killed while staging for this destination."""
     for part in attempts(place):
         if not is_own(part):
             continue
         try:
             lock = _locked(part)
-        except OSError:  # somebody is at work, or has just finished
+        except OSError:  # another process is writing, or has just finished
             continue
         _remove(part)
         _unlock(lock)
 
 
 def attempts(place: Path) -> list[Path]:
-    """What stands beside a place under a name of this kind, whoever made it."""
+    """Everything next to a destination that has a staging name, whoever made it."""
     try:
         with os.scandir(place.parent) as found:
             return sorted(place.parent / entry.name for entry in found if entry.name.startswith(_prefix(place)))
@@ -58,9 +58,9 @@ def attempts(place: Path) -> list[Path]:
 
 
 def is_own(part: Path) -> bool:
-    """Whether this is what was made under its name: not what took its place since, nor a file that somebody gave such a name.
+    """Whether this was staged under its name: not the old folder that was exchanged for it, nor a user's file with such a name.
 
-    An attempt that was killed before it had its number is empty, and counts once nobody can be at work on it.
+    One whose writer was killed before it had its inode in the name is empty, and counts once it is too old to be in use.
     """
     try:
         state = part.lstat()
@@ -74,7 +74,7 @@ def is_own(part: Path) -> bool:
 
 
 def sync(path: Path, *, deep: bool = True) -> None:
-    """Wait until files and folders are on the disk, innermost first. Links are left alone: they are part of their folder."""
+    """Flush files and folders to disk, innermost first. Symbolic links are part of their folder and need no flush."""
     inner = sorted(path.rglob("*"), reverse=True) if deep and path.is_dir() else ()
     for one in [*inner, path]:
         if one.is_symlink() or not (one.is_file() or one.is_dir()):
@@ -103,10 +103,10 @@ def _prefix(place: Path) -> str:
 
 
 def _locked(part: Path) -> int | None:
-    """A lock that is gone when this process is; None where the system has none.
+    """Lock a file or folder for the life of this process; None on systems without such locks.
 
     Raises:
-        OSError: another process holds it, or there is nothing of this name.
+        OSError: another process holds the lock, or nothing has this name.
     """
     try:
         import fcntl
