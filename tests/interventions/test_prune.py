@@ -42,21 +42,21 @@ def test_a_pruned_checkpoint_from_disk_keeps_all_but_what_says_the_sizes(tmp_pat
     assert {path.name for path in (tmp_path / "pruned").iterdir()} == {path.name for path in (tmp_path / "source").iterdir()} | {"headwise.json"}
 
 
-SILENCE = "Use Ablate, which does the same without shrinking."
+ABLATE = "Use Ablate, which has the same effect without shrinking."
 REFUSED = {
-    "key head": ("llama", PRUNES[:2], r"heads that share a key head must be pruned together, got 0, 1 of 0, 1, 2 in layer 0. Prune all of them."),
-    "all": ("llama", [hw.Prune(0, head) for head in range(6)], r"a layer must keep a head, got all 6 of layer 0 pruned."),
-    "count": ("llama", PRUNES[:3], r"as many heads must be pruned in every layer, .* got 3 in some and 0 in layer 1, 0 in layer 2."),
-    "gpt2": ("gpt2", [hw.Prune(layer, 0) for layer in range(3)], r"configuration of GPT2LMHeadModel must be able to hold 5 heads"),
-    "bert": ("bert", [hw.Prune(layer, 0) for layer in range(3)], r"configuration of BertModel must be able to hold 5 heads"),
-    "sinks": ("gpt_oss", PRUNES, r"must be able to hold 3 heads of the same width, got model.layers.0.self_attn.sinks of \[3\] where \[6\] are left."),
-    "repeated": ("falcon", PRUNES, r"heads of transformer.h.0.self_attention must be as many as its configuration says, got 2 of its key."),
-    "norm": ("olmo2", PRUNES, r"the rows of each head's query must be told apart to be pruned, got none in model.layers.0.self_attn: every row"),
+    "key head": ("llama", PRUNES[:2], r"Heads that share a key head must be pruned together, got 0, 1 of 0, 1, 2 in layer 0. Prune all of them."),
+    "all": ("llama", [hw.Prune(0, head) for head in range(6)], r"A layer must keep at least one head, got all 6 of layer 0 pruned."),
+    "count": ("llama", PRUNES[:3], r"The same number of heads must be pruned in every layer, .* got 3 in some and 0 in layer 1, 0 in layer 2."),
+    "gpt2": ("gpt2", [hw.Prune(layer, 0) for layer in range(3)], r"configuration of GPT2LMHeadModel does not allow 5 heads: .embed_dim. must be divisible"),
+    "bert": ("bert", [hw.Prune(layer, 0) for layer in range(3)], r"configuration of BertModel does not allow 5 heads: The hidden size"),
+    "sinks": ("gpt_oss", PRUNES, r"does not allow 3 heads of the same width: it gives model.layers.0.self_attn.sinks the shape \[3\], and \[6\] is left."),
+    "repeated": ("falcon", PRUNES, r"The key projection of transformer.h.0.self_attention has 2 heads, not as many as its configuration says."),
+    "norm": ("olmo2", PRUNES, r"Could not find which rows belong to each head's query in model.layers.0.self_attn: every row"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_configuration_cannot_hold_is_refused_and_silence_offered(case):
+def test_what_a_configuration_cannot_hold_is_refused_and_ablation_suggested(case):
     from transformers import FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM
 
     from tests.models.tiny import COMMON, GROUPED, drawn
@@ -71,7 +71,7 @@ def test_what_a_configuration_cannot_hold_is_refused_and_silence_offered(case):
     model = hw.open_model(hf)
     with pytest.raises(ModelError, match=message) as raised:
         model.edit(prunes)
-    assert SILENCE in str(raised.value)
+    assert ABLATE in str(raised.value)
 
 
 def test_shared_layers_and_modules_without_a_configuration_are_refused():
@@ -81,10 +81,10 @@ def test_shared_layers_and_modules_without_a_configuration_are_refused():
     from tests.models.tiny import COMMON, drawn
 
     model = hw.open_model(drawn(AlbertModel(AlbertConfig(**COMMON, embedding_size=12))))
-    with pytest.raises(ModelError, match=r"a layer must have its own weights to be pruned, got .*, which layer 1 uses too."):
+    with pytest.raises(ModelError, match=r"A layer must have its own weights to be pruned, but layer 1 uses .*dense.weight too."):
         model.edit([hw.Prune(layer, 0) for layer in range(3)])
     layer = nn.TransformerEncoderLayer(24, 6, 20, batch_first=True).eval()
-    with pytest.raises(ModelError, match=r"a model must have a configuration to be pruned, got TransformerEncoderLayer, which is none of transformers."):
+    with pytest.raises(ModelError, match=r"A model must be one of transformers to be pruned, so that it has a configuration; got TransformerEncoderLayer."):
         hw.open_model(layer).edit(hw.Prune(0, 1), inputs={"src": torch.randn(1, 7, 24)})
 
 
@@ -93,7 +93,9 @@ def test_prune_goes_with_edits_in_the_weights_alone():
     edited = model.edit([*PRUNES, hw.Scale(0, 4, 2.0)])
     silenced = model.edit([*(hw.Ablate(one.layer, one.head) for one in PRUNES), hw.Scale(0, 4, 2.0)])
     torch.testing.assert_close(final(edited), final(silenced), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ModelError, match=r"edits besides Prune must be possible in the weights, got MaskKeys.*, made as the model runs. Use Ablate."):
+    with pytest.raises(
+        ModelError, match=r"With Prune, all edits must be made in the weights, but MaskKeys.* is made at run time. Use Ablate instead of Prune."
+    ):
         model.edit([*PRUNES, hw.MaskKeys(0, 4, keys=[0])])
     at_run = model.edit([*PRUNES, hw.MaskKeys(0, 4, keys=[0])], mode="run")
     assert at_run.hf.get_parameter("model.layers.0.self_attn.o_proj.weight").shape == (24, 24)

@@ -83,31 +83,31 @@ def edit(
 
 def _edits(named: dict[str, Many]) -> Iterator["Edit"]:
     """The edits that the options say, in the order of their kinds."""
-    from headwise.interventions.edit_list import kinds
+    from headwise.interventions.edit_list import edit_kinds
 
     for name, words in named.items():
         for word in words or ():
-            yield _one(kinds()[name].make, kinds()[name].numbers, name, word)
+            yield _one(edit_kinds()[name].make, edit_kinds()[name].syntax, name, word)
 
 
-def _one(make: Any, numbers: str, name: str, word: str) -> "Edit":
+def _one(make: Any, syntax: str, name: str, word: str) -> "Edit":
     found, option = WRITTEN.fullmatch(word.strip()), name.replace("_", "-")
-    wants_head, wants_amount = "HEAD" in numbers, "=" in numbers
+    wants_head, wants_amount = "HEAD" in syntax, "=" in syntax
     if found is None or (found["head"] is not None) != wants_head or (found["amount"] is not None) != wants_amount:
-        raise ArgumentError(f"{option} must be {numbers}, got {word!r}. Write for example --{option} {_example(numbers)}.")
+        raise ArgumentError(f"{option} must be {syntax}, got {word!r}. Write for example --{option} {_example(syntax)}.")
     places = [int(found["layer"]), *([int(found["head"])] if wants_head else [])]
-    return make(*places, *([_amount(option, numbers, found["amount"])] if wants_amount else []), part=found["part"])
+    return make(*places, *([_amount(option, syntax, found["amount"])] if wants_amount else []), part=found["part"])
 
 
-def _amount(option: str, numbers: str, word: str) -> Any:
+def _amount(option: str, syntax: str, word: str) -> Any:
     try:
-        return tuple(int(key) for key in word.split(",")) if "KEY" in numbers else float(word)
+        return tuple(int(key) for key in word.split(",")) if "KEY" in syntax else float(word)
     except ValueError:
-        raise ArgumentError(f"{option} must be {numbers}, got {word!r} after =. Write for example --{option} {_example(numbers)}.") from None
+        raise ArgumentError(f"{option} must be {syntax}, got {word!r} after =. Write for example --{option} {_example(syntax)}.") from None
 
 
-def _example(numbers: str) -> str:
-    return "3" if "HEAD" not in numbers else "3.5=0,1" if "KEY" in numbers else "3.5=1.5" if "=" in numbers else "3.5"
+def _example(syntax: str) -> str:
+    return "3" if "HEAD" not in syntax else "3.5=0,1" if "KEY" in syntax else "3.5=1.5" if "=" in syntax else "3.5"
 
 
 def _files(edited: "EditedModel", found: "Effect", csv: Path | None, png: Path | None) -> None:

@@ -1,110 +1,123 @@
-"""What an edit is: one change of one head or layer, said once, made in the weights or as the model runs."""
+"""The interface of an edit: one change of one head or layer, made in the weights or at run time."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headwise.axes import Tensor
+from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.capture.call_hooks import CallHook
 from headwise.models.hooks.z_hooks import ZHook
 from headwise.models.parameters.head_blocks import HeadBlock
 from headwise.models.runs.places import Place
 
-Claim = tuple[int, int, str]  # index of a call, head, and what of it an edit lays hands on
+Target = tuple[int, int, str]  # index of an attention call, head, and which quantity of the head an edit changes
 
 
 @dataclass(frozen=True)
-class Rewritten:
-    """A parameter made anew from what it was: the same in memory and in a file."""
+class WeightChange:
+    """A parameter's new value as a function of its old one; the same for the model in memory and for a checkpoint file."""
 
     parameter: str
-    make: Callable[[Tensor], Tensor]
+    apply: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class RuntimeChanges:
-    """What an edit changes as the model runs.
+    """What an edit changes at run time.
 
     Attributes:
-        words: by index of the call: what its heads say, before W_O reads it.
-        calls: by index of the call: what attention is asked to compute.
+        z: by index of the attention call: a function of the heads' outputs z, applied before W_O.
+        calls: by index of the attention call: a function of the attention request, applied before attention is computed.
     """
 
-    words: Mapping[int, ZHook] = field(default_factory=dict)
+    z: Mapping[int, ZHook] = field(default_factory=dict)
     calls: Mapping[int, CallHook] = field(default_factory=dict)
 
 
 class Edit:
-    """One edit; each kind is a frozen dataclass in a file of its own.
+    """One edit. Each kind is a frozen dataclass in a file of its own under `edits/`.
 
-    A kind that cannot be made in the weights of a model, or as it runs, says why.
+    An edit that cannot be made in the weights of a model, or not at run time, gives the reason.
     """
 
     kind: ClassVar[str]
 
-    def claims(self, head_map: HeadMap) -> Iterable[Claim]:
-        """What it lays hands on: two edits that claim the same contradict one another.
+    def targets(self, head_map: HeadMap) -> Iterable[Target]:
+        """What the edit changes. Two edits with a target in common contradict each other.
 
         Raises:
-            ArgumentError: there is no such layer, head or part.
+            ArgumentError: the model has no such layer, head or part.
         """
         raise NotImplementedError
 
-    def not_in_weights(self, head_map: HeadMap) -> str | None:
-        """Why it cannot be made in the weights, or None."""
+    def weights_refusal(self, head_map: HeadMap) -> str | None:
+        """Why the edit cannot be made in the weights, or None."""
         raise NotImplementedError
 
-    def not_at_run(self, head_map: HeadMap) -> str | None:
-        """Why it cannot be made as the model runs, or None."""
+    def runtime_refusal(self, head_map: HeadMap) -> str | None:
+        """Why the edit cannot be made at run time, or None."""
         raise NotImplementedError
 
-    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
-        """The parameters that it makes anew."""
+    def weight_changes(self, head_map: HeadMap) -> Iterator[WeightChange]:
+        """The parameters that the edit changes, and how."""
         raise NotImplementedError
 
-    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
-        """What it changes as the model runs."""
+    def runtime_changes(self, head_map: HeadMap) -> RuntimeChanges:
+        """What the edit changes at run time."""
         raise NotImplementedError
 
-    def spared(self, head_map: HeadMap) -> dict[int, set[int]]:
-        """The heads whose writes it does not change, by each call that it does change something of."""
+    def untouched_heads(self, head_map: HeadMap) -> dict[int, set[int]]:
+        """The heads whose writes the edit leaves alone, for each attention call that it changes."""
         touched: dict[int, set[int]] = {}
-        for index, head, _ in self.claims(head_map):
+        for index, head, _ in self.targets(head_map):
             touched.setdefault(index, set()).add(head)
         heads = {place.index: place.heads for place in head_map.places}
         return {index: set(range(heads[index])) - found for index, found in touched.items()}
 
 
 @dataclass(frozen=True)
-class Kind:
-    """An edit that can be asked for by name.
+class EditKind:
+    """An edit that can be requested by name.
 
     Attributes:
         make: the edit's class.
-        statement: what it does, in a sentence.
-        numbers: how it is written on a command line after its name, such as "LAYER.HEAD=FACTOR".
+        summary: what the edit does, in one sentence.
+        syntax: what follows its name on the command line, such as "LAYER.HEAD=FACTOR".
     """
 
     make: type[Edit]
-    statement: str
-    numbers: str
+    summary: str
+    syntax: str
 
 
-def shared(head_map: HeadMap, place: Place, blocks: Iterable[HeadBlock]) -> str | None:
-    """Why the weights of this call cannot be changed alone, or None."""
+def check_finite(name: str, number: object) -> None:
+    """Check that an edit's amount is a finite number.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: it is not.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ArgumentTypeError(f"{name} must be a number, got {type(number).__name__}. Pass 1.5, say.")
+    if not math.isfinite(number):
+        raise ArgumentError(f"{name} must be a finite number, got {number}. Pass 1.5, say.")
+
+
+def sharing_refusal(head_map: HeadMap, place: Place, blocks: Iterable[HeadBlock]) -> str | None:
+    """Why the weights of one attention call cannot be changed without changing another's, or None."""
     for parameter in dict.fromkeys(block.parameter for block in blocks):
-        others = head_map.others(place, parameter)
+        others = head_map.other_users(place, parameter)
         if others:
             layers = ", ".join(str(other.layer) for other in others[:6])
-            return f"{parameter} is layer {place.layer}'s and layer {layers}'s too"
+            return f"{parameter} is used by layer {place.layer} and also by layer {layers}"
     return None
 
 
-def unreachable(head_map: HeadMap, place: Place) -> str | None:
-    """Why what this attention is asked to compute cannot be changed as the model runs, or None."""
-    site = head_map.site(place)
-    if site.heads is not None:
+def hook_refusal(head_map: HeadMap, place: Place) -> str | None:
+    """Why the inputs of this attention call cannot be changed at run time, or None."""
+    if head_map.site(place).heads is not None:
         return f"{place.module} computes its attention itself"
     same = [other.layer for other in head_map.places if other.module == place.module and other.index != place.index]
-    return f"{place.module} computes layer {place.layer} and layer {', '.join(map(str, same[:6]))} too" if same else None
+    return f"{place.module} computes layer {place.layer} and also layer {', '.join(map(str, same[:6]))}" if same else None

@@ -16,8 +16,8 @@ import headwise
 from headwise.axes import Tensor
 from headwise.errors import ArgumentError, CheckpointError, ModelError
 from headwise.interventions.checkpoint_contents import INDEX, SourceContents, is_read_by_name, replacing, sha256, source_contents
-from headwise.interventions.edit_list import plain
-from headwise.interventions.edited import Plan, planned
+from headwise.interventions.edit_list import edits_to_json
+from headwise.interventions.edit_plan import EditPlan, apply_plan, plan_edits
 from headwise.interventions.safetensors_shard import Shard, bytes_of, shard_of, write_shard
 from headwise.interventions.save_record import RECORD, Saved
 from headwise.interventions.tensor_names import check_memory, stored_names
@@ -68,7 +68,7 @@ def save(edited: "EditedModel", folder: Path, overwrite: bool = False) -> Saved:
         hashes = _write_shards(shards, replaced, part)
         for name in contents.copied:
             _copy(origin.folder / name, part / name)
-        if plan.shrinking is not None:
+        if plan.pruning is not None:
             _shrink(part, hf, plan)
         _read_back(part, replaced)
         _check_unchanged(origin)
@@ -88,17 +88,17 @@ def _place(folder: Path, overwrite: bool) -> Path:
     return place
 
 
-def _in_weights(edited: "EditedModel") -> Plan:
+def _in_weights(edited: "EditedModel") -> EditPlan:
     """All the edits made in the weights.
 
     Raises:
         ModelError: one cannot be.
     """
     for one in edited.edits:
-        why = one.not_in_weights(edited.head_map)
+        why = one.weights_refusal(edited.head_map)
         if why is not None:
-            raise ModelError(f"edits must be possible in the weights to be saved, got {one}: {why}. Keep the list of edits instead: write_edits.")
-    return planned(edited.edits, edited.head_map, "weights")
+            raise ModelError(f"{one} cannot be saved: {why}. Save the list of edits instead, with write_edits.")
+    return plan_edits(edited.edits, edited.head_map, "weights")
 
 
 def _check_unchanged(origin: Origin) -> None:
@@ -110,13 +110,13 @@ def _check_unchanged(origin: Origin) -> None:
         )
 
 
-def _replaced(plan: Plan, names: Mapping[str, str], shards: list[Shard]) -> dict[str, Tensor]:
+def _replaced(plan: EditPlan, names: Mapping[str, str], shards: list[Shard]) -> dict[str, Tensor]:
     """The edited tensors under their stored names, in the dtype in which they are stored."""
     homes = {stored.name: shard.path for shard in shards for stored in shard.tensors}
     found: dict[str, Tensor] = {}
     for parameter, name in names.items():
         with safe_open(homes[name], framework="pt") as file:
-            found[name] = plan.made(parameter, file.get_tensor(name))
+            found[name] = plan.apply_to(parameter, file.get_tensor(name))
         if not bool(found[name].isfinite().all()):
             raise ModelError(f"edits must leave numbers, got infinity or NaN in {name} as it is stored, {found[name].dtype}. Choose smaller factors.")
     return found
@@ -135,14 +135,14 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def _shrink(part: Path, hf: Any, plan: Plan) -> None:
+def _shrink(part: Path, hf: Any, plan: EditPlan) -> None:
     """Let config.json, and the total in an index, say what the smaller matrices are."""
-    shrinking = plan.shrinking
+    pruning = plan.pruning
     path = part / "config.json"
     whole = json.loads(path.read_text(encoding="utf-8"))
     inner = text_config(hf)
     section = whole if inner is hf.config else next(whole[name] for name, x in vars(hf.config).items() if x is inner and name in whole)
-    for name, (_, new) in shrinking.settings.items():
+    for name, (_, new) in pruning.settings.items():
         stored = getattr(inner, "attribute_map", {}).get(name, name)
         section[stored if stored in section else name] = new
     _write(path, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
@@ -175,7 +175,7 @@ def _record(edited: "EditedModel", hashes: Hashes, part: Path, place: Path, cont
     record = {
         "headwise": headwise.__version__,
         "source": edited.base.name,
-        "edits": plain(edited.edits),
+        "edits": edits_to_json(edited.edits),
         "tensors": {name: {"sha256": after} if before == after else {"sha256": after, "was": before} for name, (before, after) in hashes.items()},
         "files": {name: sha256(part / name) for name in names},
         "written": written,
@@ -187,11 +187,9 @@ def _record(edited: "EditedModel", hashes: Hashes, part: Path, place: Path, cont
     return record
 
 
-def _save_loaded(edited: "EditedModel", plan: Plan, folder: Path, overwrite: bool) -> Saved:
+def _save_loaded(edited: "EditedModel", plan: EditPlan, folder: Path, overwrite: bool) -> Saved:
     """A model that came from no files: transformers writes it, and what no edit touches is compared with the original."""
-    from headwise.interventions.edited import built
-
-    hf: Any = built(edited.head_map, plan)
+    hf: Any = apply_plan(edited.head_map, plan)
     size = sum(x.numel() * x.element_size() for x in hf.parameters())
     folder = _place(folder, overwrite)
     with atomic_folder(folder, replacing() if overwrite else None, size) as part:

@@ -19,7 +19,7 @@ from headwise.models.capture.recorder import CaptureSpec, LayoutChanged
 from headwise.models.generation.decode_merge import CannotMerge
 from headwise.models.generation.generation_request import cache_disagreement, check_generates, full_inputs, plan_generation
 from headwise.models.generation.greedy_generation import DecodeSteps, GenerationPass, GenerationPlan, generate_unmodified
-from headwise.models.inputs.encoding import ModelInputs, encode
+from headwise.models.inputs.encoding import ModelInputs, RunInput, encode
 from headwise.models.layout import Layout
 from headwise.models.run import Run
 from headwise.models.runs.activation_store import ActivationStore, parse_bytes
@@ -138,7 +138,7 @@ class Model:
         return run if note is None else run.with_note(note)
 
     @renamed_parameters(at="mode")
-    def edit(self, edits: "Edit | Sequence[Edit]", mode: str | None = None, inputs: Any = None) -> "EditedModel":
+    def edit(self, edits: "Edit | Sequence[Edit]", mode: str | None = None, inputs: RunInput | None = None) -> "EditedModel":
         """The model with some heads changed; this one is untouched, and shares every tensor that no edit touches.
 
         Args:

@@ -110,7 +110,7 @@ def test_texts_that_are_too_short_for_a_window(plain):
 
 
 def test_attention_that_cannot_be_narrowed(monkeypatch, plain):
-    monkeypatch.setattr(first_token_sink, "unreachable", lambda head_map, place: f"{place.module} computes its attention itself")
+    monkeypatch.setattr(first_token_sink, "hook_refusal", lambda head_map, place: f"{place.module} computes its attention itself")
     card = ENTRY.run(Study(resting(), TEXTS))
     assert "Windows could not be tried: transformer.h.0.attn computes its attention itself." in card.summary
 

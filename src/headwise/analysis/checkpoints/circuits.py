@@ -48,7 +48,7 @@ def layer_of(head_map: HeadMap, place: Place, weights: Weights) -> Layer:
     if site.output is None:
         why = f"output: {site.refusal}"
     else:
-        output = _by_head([head_map.output(place, head) for head in range(place.heads)], head_map, weights)
+        output = _by_head([head_map.w_o(place, head) for head in range(place.heads)], head_map, weights)
     query, key, value = (_projected(side, head_map, weights, bias=name != "key") for name, side in _sides(found))
     sizes = _sizes(found.query, found.key, place.heads)
     normalised = not (found.query.linear and found.key.linear)

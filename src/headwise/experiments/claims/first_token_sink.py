@@ -17,7 +17,7 @@ from headwise.experiments.measurements.first_token_mass import Resting, resting
 from headwise.experiments.measurements.negligible import NEGLIGIBLE, OWN_LOSSES, loss_scale
 from headwise.experiments.measurements.windowed_model import losses_in_windows, narrowed
 from headwise.experiments.number_text import nats, percent
-from headwise.interventions.edit import unreachable
+from headwise.interventions.edit import hook_refusal
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.inputs.token_text import token_texts
 
@@ -72,7 +72,7 @@ def _windows(study: "Study") -> Windows:
     """Xiao et al.'s experiment on texts that are longer than two windows."""
     head_map = HeadMap(study.model, study.texts[0])
     places = study.passage(0).places
-    why = next((reason for place in places if (reason := unreachable(head_map, head_map.place(place.layer, None, study.part))) is not None), None)
+    why = next((reason for place in places if (reason := hook_refusal(head_map, head_map.place(place.layer, None, study.part))) is not None), None)
     long = [number for number in range(len(study.texts)) if study.passage(number).forward.cache.wo_inputs[places[0].index].shape[1] >= 2 * WINDOW]
     if why is None and len(long) < FEWEST:
         why = f"{len(long)} texts have the {2 * WINDOW} tokens that are needed, of {FEWEST}"

@@ -1,1 +1,1 @@
-"""The edits, one file each."""
+"""One file an edit; each defines `ENTRY`."""

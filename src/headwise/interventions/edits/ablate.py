@@ -1,4 +1,4 @@
-"""A head that says nothing: its part of W_O is 0."""
+"""Zero ablation of a head: its block of W_O becomes 0."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from typing import ClassVar
 
 import torch
 
-from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges, shared
+from headwise.interventions.edit import Edit, EditKind, RuntimeChanges, Target, WeightChange, sharing_refusal
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.z_hooks import scale_heads
 
 
 @dataclass(frozen=True)
 class Ablate(Edit):
-    """Ablate one head: set its output to zero.
+    """Ablate one head: set its write to zero.
 
         W_O[h] = 0
 
-    What it would have added is 0 for every token. W_O's bias belongs to no head and stays; the others' softmax does not notice.
+    The head adds nothing to any token. W_O's bias belongs to no head and stays, and so do the other heads' patterns.
 
     Args:
         layer: counted within the part.
         head: counted from 0.
-        part: such as "decoder.cross", where a model has several.
+        part: such as "decoder.cross", for a model that has several.
 
     Example:
         >>> Ablate(3, 5)
@@ -34,24 +34,24 @@ class Ablate(Edit):
     part: str | None = None
     kind: ClassVar[str] = "ablate"
 
-    def claims(self, head_map: HeadMap) -> list[Claim]:
-        return [(head_map.place(self.layer, self.head, self.part).index, self.head, "words")]
+    def targets(self, head_map: HeadMap) -> list[Target]:
+        return [(head_map.place(self.layer, self.head, self.part).index, self.head, "z")]
 
-    def not_in_weights(self, head_map: HeadMap) -> str | None:
+    def weights_refusal(self, head_map: HeadMap) -> str | None:
         place = head_map.place(self.layer, self.head, self.part)
-        return shared(head_map, place, [head_map.output(place, self.head)])
+        return sharing_refusal(head_map, place, [head_map.w_o(place, self.head)])
 
-    def not_at_run(self, head_map: HeadMap) -> str | None:
+    def runtime_refusal(self, head_map: HeadMap) -> str | None:
         return None
 
-    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
-        block = head_map.output(head_map.place(self.layer, self.head, self.part), self.head)
-        yield Rewritten(block.parameter, lambda whole: block.put(whole, torch.zeros_like(block.of(whole))))
+    def weight_changes(self, head_map: HeadMap) -> Iterator[WeightChange]:
+        block = head_map.w_o(head_map.place(self.layer, self.head, self.part), self.head)
+        yield WeightChange(block.parameter, lambda whole: block.put(whole, torch.zeros_like(block.of(whole))))
 
-    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+    def runtime_changes(self, head_map: HeadMap) -> RuntimeChanges:
         place = head_map.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 0.0)
-        return RuntimeChanges(words={place.index: scale_heads(factors)})
+        return RuntimeChanges(z={place.index: scale_heads(factors)})
 
 
-ENTRY = Kind(Ablate, "the head says nothing", "LAYER.HEAD")
+ENTRY = EditKind(Ablate, "set the head's output to zero", "LAYER.HEAD")

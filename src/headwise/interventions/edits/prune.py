@@ -1,4 +1,4 @@
-"""A head that is gone: its rows of W_Q, W_K and W_V and its part of W_O are taken out, and the matrices are smaller."""
+"""Removal of a head: its rows of W_Q, W_K and W_V and its block of W_O are taken out, and the matrices shrink."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,25 +6,26 @@ from typing import ClassVar
 
 import torch
 
-from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges
+from headwise.interventions.edit import Edit, EditKind, RuntimeChanges, Target, WeightChange
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.z_hooks import scale_heads
 
 
 @dataclass(frozen=True)
 class Prune(Edit):
-    """Take one head out.
+    """Remove one head.
 
-        W_Q, W_K, W_V lose the head's rows, W_O its columns; the others' numbers stay
+        W_Q, W_K, W_V lose the head's rows, W_O its columns; the numbers of all other heads stay
 
-    The model says the same as with the head silenced, and is smaller. All heads that share a key head go together. A
-    configuration has one number of heads for all layers: as many must go from each, and the family must let a head keep its
-    width (`head_dim`) when there are fewer. Elsewhere it refuses: `Ablate` does the same without shrinking.
+    The outputs are those of the model with the head ablated; the model is smaller. Heads that share a key head must be pruned together.
+    A configuration has one number of heads for all layers, so the same number must be pruned in each, and the architecture must allow a
+    head width (`head_dim`) that does not depend on the number of heads. Otherwise pruning is refused: `Ablate` has the same effect
+    without shrinking.
 
     Args:
         layer: counted within the part.
-        head: counted from 0, before any is taken out; those behind it move up.
-        part: such as "decoder.cross", where a model has several.
+        head: counted from 0 in the original model; heads after it move up.
+        part: such as "decoder.cross", for a model that has several.
 
     Example:
         >>> Prune(4, 2)
@@ -36,23 +37,23 @@ class Prune(Edit):
     part: str | None = None
     kind: ClassVar[str] = "prune"
 
-    def claims(self, head_map: HeadMap) -> list[Claim]:
+    def targets(self, head_map: HeadMap) -> list[Target]:
         index = head_map.place(self.layer, self.head, self.part).index
-        return [(index, self.head, what) for what in ("words", "query", "key", "value", "keys", "tied")]
+        return [(index, self.head, what) for what in ("z", "query", "key", "value", "mask", "tied")]
 
-    def not_in_weights(self, head_map: HeadMap) -> str | None:
-        return None  # `shrinking` tells, of all that are pruned together
+    def weights_refusal(self, head_map: HeadMap) -> str | None:
+        return None  # `plan_pruning` decides for all pruned heads together
 
-    def not_at_run(self, head_map: HeadMap) -> str | None:
+    def runtime_refusal(self, head_map: HeadMap) -> str | None:
         return None
 
-    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
+    def weight_changes(self, head_map: HeadMap) -> Iterator[WeightChange]:
         yield from ()  # likewise
 
-    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+    def runtime_changes(self, head_map: HeadMap) -> RuntimeChanges:
         place = head_map.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 0.0)
-        return RuntimeChanges(words={place.index: scale_heads(factors)})
+        return RuntimeChanges(z={place.index: scale_heads(factors)})
 
 
-ENTRY = Kind(Prune, "the head is taken out; the matrices shrink", "LAYER.HEAD")
+ENTRY = EditKind(Prune, "remove the head and shrink the matrices", "LAYER.HEAD")

@@ -1,4 +1,4 @@
-"""A head that looks more widely or more narrowly: the temperature of its softmax."""
+"""The temperature of a head's softmax."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,8 +7,7 @@ from typing import ClassVar
 import torch
 
 from headwise.errors import ArgumentError
-from headwise.interventions.amounts import finite
-from headwise.interventions.edit import Claim, Edit, Kind, Rewritten, RuntimeChanges, shared, unreachable
+from headwise.interventions.edit import Edit, EditKind, RuntimeChanges, Target, WeightChange, check_finite, hook_refusal, sharing_refusal
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.capture.attention_request import AttentionRequest
 from headwise.models.parameters.head_blocks import HeadBlock
@@ -20,14 +19,14 @@ class Temperature(Edit):
 
         q_h ← q_h / temperature,  in the weights: W_Q[h] and its bias / temperature
 
-    Above 1 the head's weights are flatter, below 1 sharper. What is added to scores after q·k (a bias by distance, a cap, a
-    sink) stays as it is. Where queries are normalised after W_Q the size of W_Q has no effect: there it is done as the model runs.
+    Above 1 the pattern is flatter, below 1 sharper. Terms added to the scores after q·k (a position bias, a cap, a sink) stay as they
+    are. Where queries are normalised after W_Q the size of W_Q has no effect, and the edit is made at run time.
 
     Args:
         layer: counted within the part.
         head: counted from 0.
         temperature: above 0; 1 changes nothing.
-        part: such as "decoder.cross", where a model has several.
+        part: such as "decoder.cross", for a model that has several.
 
     Raises:
         ArgumentError: the temperature is not a finite number above 0.
@@ -44,40 +43,40 @@ class Temperature(Edit):
     kind: ClassVar[str] = "temperature"
 
     def __post_init__(self) -> None:
-        finite("temperature", self.temperature)
+        check_finite("temperature", self.temperature)
         if self.temperature <= 0:
             raise ArgumentError(f"temperature must be above 0, got {self.temperature}. Above 1 is flatter, below 1 sharper.")
 
-    def claims(self, head_map: HeadMap) -> list[Claim]:
+    def targets(self, head_map: HeadMap) -> list[Target]:
         return [(head_map.place(self.layer, self.head, self.part).index, self.head, "query")]
 
-    def not_in_weights(self, head_map: HeadMap) -> str | None:
+    def weights_refusal(self, head_map: HeadMap) -> str | None:
         place = head_map.place(self.layer, self.head, self.part)
-        side = head_map.projections[place.index].query
-        if side.refusal is not None:
-            return f"the rows of each head's query cannot be told apart in {place.module}: {side.refusal}"
-        if not side.linear:
-            return f"queries of {place.module} are normalised after W_Q, whose size has no effect"
-        return shared(head_map, place, self._blocks(head_map))
+        projected = head_map.projections[place.index].query
+        if projected.refusal is not None:
+            return f"the rows of each head's query cannot be separated in {place.module}: {projected.refusal}"
+        if not projected.linear:
+            return f"queries of {place.module} are normalised after W_Q, so the size of W_Q has no effect"
+        return sharing_refusal(head_map, place, self._blocks(head_map))
 
-    def not_at_run(self, head_map: HeadMap) -> str | None:
-        return unreachable(head_map, head_map.place(self.layer, self.head, self.part))
+    def runtime_refusal(self, head_map: HeadMap) -> str | None:
+        return hook_refusal(head_map, head_map.place(self.layer, self.head, self.part))
 
-    def rewritten(self, head_map: HeadMap) -> Iterator[Rewritten]:
+    def weight_changes(self, head_map: HeadMap) -> Iterator[WeightChange]:
         for block in self._blocks(head_map):
-            yield Rewritten(block.parameter, lambda whole, block=block: block.put(whole, block.of(whole) / self.temperature))
+            yield WeightChange(block.parameter, lambda whole, block=block: block.put(whole, block.of(whole) / self.temperature))
 
-    def at_run(self, head_map: HeadMap) -> RuntimeChanges:
+    def runtime_changes(self, head_map: HeadMap) -> RuntimeChanges:
         place = head_map.place(self.layer, self.head, self.part)
         factors = torch.ones(place.heads).index_fill(0, torch.tensor([self.head]), 1 / self.temperature)
 
-        def change(asked: AttentionRequest) -> AttentionRequest:
-            return replace(asked, query=asked.query * factors.to(asked.query)[:, None, None])
+        def change(request: AttentionRequest) -> AttentionRequest:
+            return replace(request, query=request.query * factors.to(request.query)[:, None, None])
 
         return RuntimeChanges(calls={place.index: change})
 
     def _blocks(self, head_map: HeadMap) -> tuple[HeadBlock, ...]:
-        return head_map.side(head_map.place(self.layer, self.head, self.part), "query").heads[self.head].blocks
+        return head_map.projected(head_map.place(self.layer, self.head, self.part), "query").heads[self.head].blocks
 
 
-ENTRY = Kind(Temperature, "the head's scores are divided by a temperature", "LAYER.HEAD=TEMPERATURE")
+ENTRY = EditKind(Temperature, "divide the head's scores by a temperature", "LAYER.HEAD=TEMPERATURE")

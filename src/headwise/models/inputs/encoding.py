@@ -15,6 +15,8 @@ from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
 from headwise.models.inputs.token_text import token_texts
 from headwise.models.model_info import device_of, is_encoder_decoder, main_input, text_config
 
+RunInput = str | Sequence[str] | Tensor | Mapping[str, Any]  # a text, texts, token ids [T] or [B, T], or the model's own keyword arguments
+
 REFUSED = {
     "cache": "A run reads the whole input at once: pass all of it.",
     "past_key_values": "A run reads the whole input at once: pass all of it.",

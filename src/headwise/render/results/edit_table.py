@@ -1,4 +1,4 @@
-"""Edits and what was proved of them, as lines of a terminal and as data."""
+"""Edits, their effect and their verification, as lines of a terminal and as data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,16 +13,16 @@ from headwise.render.visible_text import visible_text
 
 if TYPE_CHECKING:
     from headwise.interventions.edit_effect import Effect
-    from headwise.interventions.edit_report import Report
+    from headwise.interventions.edit_report import EditReport
     from headwise.interventions.edited import EditedModel
     from headwise.interventions.save_record import Saved
 
 COLUMNS = ("part", "layer", "head", "write")
-STATEMENT = "How long what each head writes is, after over before."
+STATEMENT = "Norm of each head's write, after over before."
 
 
 def write_tables(edited: "EditedModel", found: "Effect") -> dict[str, HeadTable]:
-    """By part: how much each head writes, after over before."""
+    """By part: the norm of each head's write, after over before."""
     tables = {}
     for part, places in edited.head_map.parts.items():
         rows = found.writes[part]
@@ -41,8 +41,8 @@ def write_rows(tables: dict[str, HeadTable]) -> list[tuple[Any, ...]]:
     ]
 
 
-def edit_lines(edited: "EditedModel", report: "Report", found: "Effect", saved: "Saved | None", width: int) -> Iterator[Any]:
-    """The edits, their effect, the grid of what heads write, and the proof."""
+def edit_lines(edited: "EditedModel", report: "EditReport", found: "Effect", saved: "Saved | None", width: int) -> Iterator[Any]:
+    """The edits, the grid of write norms, the effect and the verification."""
     yield Text.assemble((edited.base.name, "bold"), f"  {len(edited.edits)} edits")
     yield _edits(edited)
     for table in write_tables(edited, found).values():
@@ -55,18 +55,18 @@ def edit_lines(edited: "EditedModel", report: "Report", found: "Effect", saved: 
         sign, style = SIGNS[one.passed]
         yield Text.assemble((f"{sign} ", style), str(one).partition(": ")[2])
     if saved is not None:
-        yield Text.assemble("\nsaved to ", (str(saved.folder), "bold"), f": {len(saved.changed)} tensors changed, {len(saved.kept)} byte for byte as they were")
+        yield Text.assemble("\nsaved to ", (str(saved.folder), "bold"), f": {len(saved.changed)} tensors changed, {len(saved.kept)} identical byte for byte")
         yield from (Text(f"left out: {name}, {saved.record['left_out'][name]}", "yellow") for name in saved.left_out)
         yield from (Text(f"still there: {name}, which headwise did not write", "yellow") for name in saved.others)
 
 
-def edit_data(edited: "EditedModel", report: "Report", found: "Effect", saved: "Saved | None") -> dict[str, Any]:
-    from headwise.interventions.edit_list import plain
+def edit_data(edited: "EditedModel", report: "EditReport", found: "Effect", saved: "Saved | None") -> dict[str, Any]:
+    from headwise.interventions.edit_list import edits_to_json
 
     return {
         "model": edited.base.name,
-        "edits": plain(edited.edits),
-        "at_run": plain(edited.plan.run),
+        "edits": edits_to_json(edited.edits),
+        "at_run": edits_to_json(edited.plan.run),
         "passed": report.passed,
         "verdicts": [verdict.to_json() for verdict in report.verdicts.values()],
         "effect": asdict(found),
@@ -80,7 +80,7 @@ def _edits(edited: "EditedModel") -> Table:
         numbers = {name: x for name, x in asdict(one).items() if x is not None and name not in ("layer", "head", "part")}  # pyright: ignore[reportArgumentType]
         head = getattr(one, "head", None)
         place = f"{one.layer}" if head is None else f"{one.layer}.{head}"  # pyright: ignore[reportAttributeAccessIssue]
-        way = "as the model runs" if one in edited.plan.run else "in the weights"
+        way = "at run time" if one in edited.plan.run else "in the weights"
         amount = ", ".join(f"{name} {_number(x)}" for name, x in numbers.items())
         table.add_row(Text(one.kind, "bold"), Text(place, "bold"), amount, Text(way, "dim"))
     return table
@@ -91,8 +91,8 @@ def _number(x: Any) -> str:
 
 
 def _touched(edited: "EditedModel", part: str) -> Sequence[int]:
-    """The layers that an edit is in."""
-    calls = {index for one in edited.edits for index, _, _ in one.claims(edited.head_map)}
+    """The layers that some edit changes."""
+    calls = {index for one in edited.edits for index, _, _ in one.targets(edited.head_map)}
     return [place.layer for place in edited.head_map.parts[part] if place.index in calls]
 
 
@@ -100,7 +100,7 @@ def _effect(found: "Effect") -> Iterator[Any]:
     if found.kl is not None:
         yield Text.assemble(
             ("effect", "bold"),
-            f"  KL {found.kl:.4f} nats a token, at most {found.worst:.4f}; the likeliest next token stays at {found.same_first:.0%} of {found.tokens}",
+            f"  KL {found.kl:.4f} nats a token, at most {found.worst:.4f}; the top prediction stays the same at {found.same_first:.0%} of {found.tokens}",
         )
         for word, likeliest in (("before", found.before), ("after ", found.after)):
             yield Text.assemble((f"{word} ", "dim"), "   ".join(f"{visible_text(token)} {share:.3f}" for token, share in likeliest))
