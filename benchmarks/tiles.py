@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.pairs import Report, machine, paired
 from headwise.attention.attend import attend, make_call
-from headwise.attention.call import Area
+from headwise.attention.call import MapRegion
 from headwise.attention.weights import pooled_in_torch, pooled_weights
 
 
@@ -16,9 +16,9 @@ def run(quick: bool) -> Report:
     lse = attend(query, key, key, causal=True).lse
     whole, cell = slice(0, length), length // 256
     areas = {
-        "a leaf": Area(slice(length // 2, length // 2 + 256), slice(length // 4, length // 4 + 256)),
-        "the overview, largest weights": Area(whole, whole, cell),
-        "the overview, mean weights": Area(whole, whole, cell, mean=True),
+        "a leaf": MapRegion(slice(length // 2, length // 2 + 256), slice(length // 4, length // 4 + 256)),
+        "the overview, largest weights": MapRegion(whole, whole, cell),
+        "the overview, mean weights": MapRegion(whole, whole, cell, mean=True),
     }
     pairs = [
         paired(

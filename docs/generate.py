@@ -35,7 +35,7 @@ def statistics_page() -> str:
     ]
     for name, entry in statistics().items():
         unit = entry.unit or "a share of 1"
-        by_name = " *By name only.*" if entry.asked_by_name else ""
+        by_name = " *By name only.*" if entry.opt_in else ""
         lines += ["", f"## `{name}`", "", f"{entry.statement}{by_name}", "", f"    {entry.formula}", "", f"Unit: {unit}."]
     return "\n".join(lines) + "\n"
 

@@ -1,10 +1,10 @@
-"""The alphabet: one letter for each axis, the same in signatures, einsum, docstrings and on the page.
+"""One letter for each axis, the same in signatures, einsum, docstrings and on the page.
 
     B batch            T query positions    S key positions      M model width
-    H query heads      G key/value heads    D query/key width    E value width a head
+    H query heads      G key/value heads    D query/key width    E value width of a head
     L layers           V vocabulary
 
-A letter behind `#` means "this axis, or 1": the tensor broadcasts along it. Lower-case letters are parts of an axis.
+`#` before a letter means "this axis, or 1": the tensor broadcasts along it. Lower-case letters are parts of an axis.
 """
 
 from jaxtyping import Bool, Float, Int

@@ -1,15 +1,12 @@
-"""Every error that headwise raises on purpose: one tree, each class also the built-in kind that it is.
-
-A message reads "WHAT must RULE, got VALUE. FIX." and names arguments as the caller wrote them.
-"""
+"""The errors that headwise raises, in one tree; each class is also a subclass of the built-in exception of its kind."""
 
 
 class HeadwiseError(Exception):
-    """The root: `except hw.HeadwiseError` catches all that headwise raises on purpose."""
+    """The base class of all errors that headwise raises: `except hw.HeadwiseError` catches every one of them."""
 
 
 class ArgumentError(HeadwiseError, ValueError):
-    """An argument has a value that the call cannot honour."""
+    """An argument has an invalid value, or one that this call does not support."""
 
 
 class ArgumentTypeError(HeadwiseError, TypeError):
@@ -17,35 +14,35 @@ class ArgumentTypeError(HeadwiseError, TypeError):
 
 
 class ShapeError(ArgumentError):
-    """Shapes do not fit together."""
+    """The shapes of arguments do not fit together."""
 
 
 class BackendError(HeadwiseError, RuntimeError):
-    """The backend asked for cannot honour this call on this machine."""
+    """The chosen backend does not support this call, or cannot run on this machine."""
 
 
 class Undecided(HeadwiseError, ArithmeticError):
-    """The numbers are not known well enough to prove anything either way."""
+    """The enclosures of two numbers are too wide to prove that they are equal or that they differ."""
 
 
 class ModelError(HeadwiseError, RuntimeError):
-    """A model cannot be opened or run as asked."""
+    """A model cannot be opened, or cannot be run with these inputs or options."""
 
 
 class CheckpointError(ModelError, ValueError):
-    """The files of a checkpoint are missing, broken, of a refused kind, or do not fit the configuration."""
+    """The files of a checkpoint are missing, corrupt, of an unsupported format, or do not fit its configuration."""
 
 
 class UnseenAttention(ModelError):
-    """The model computes attention that does not pass through transformers' attention interface."""
+    """The model computes attention that headwise could not capture."""
 
 
 class WritesRefused(ModelError):
-    """What a head adds to the output cannot be told apart in this model; the message says why."""
+    """What each head adds to the output cannot be separated in this model; the message says why."""
 
 
 class MissingPackage(HeadwiseError, ImportError):
-    """An optional package is needed for this; the message names the extra."""
+    """An optional package is not installed; the message names the extra that installs it."""
 
 
 class FingerprintError(HeadwiseError, TypeError):

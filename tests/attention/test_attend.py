@@ -73,7 +73,7 @@ REFUSED = [
     (
         {"mask": torch.ones(3, 7)},
         ArgumentTypeError,
-        "mask must be bool (True = may be seen), got torch.float32. Numbers that are added to the scores go to `bias`.",
+        "mask must be bool (True = visible), got torch.float32. Numbers that are added to the scores go to `bias`.",
     ),
     ({"bias": torch.ones(3, 7, dtype=torch.bool)}, ArgumentTypeError, "bias must be float, got torch.bool. True/False masks go to `mask`."),
     ({"bias": torch.zeros(7, device="meta")}, ArgumentError, "bias must be on the device of query, got meta and cpu. Move it."),
@@ -121,7 +121,7 @@ def refusing(why):
 def test_a_backend_that_cannot_says_why():
     with (
         patch.object(module_of_attend, "entries", lambda package: {"slow": refusing("it is Sunday")}),
-        pytest.raises(BackendError, match=r"backend 'slow' cannot honour this call: it is Sunday\. Leave backend out, or choose another\."),
+        pytest.raises(BackendError, match=r"backend 'slow' does not support this call: it is Sunday\. Leave backend out, or choose another\."),
     ):
         compute(Q, K, V, make_call(Q, K), backend="slow")
 
@@ -130,7 +130,7 @@ def test_a_backend_that_cannot_says_why():
 def test_no_backend_at_all():
     with (
         patch.object(module_of_attend, "entries", lambda package: {"slow": refusing("it is Sunday")}),
-        pytest.raises(BackendError, match=r"no backend can honour this call\. `headwise doctor` says which ones work here\."),
+        pytest.raises(BackendError, match=r"no backend supports this call\. `headwise doctor` says which ones work here\."),
     ):
         compute(Q, K, V, make_call(Q, K))
 

@@ -239,7 +239,7 @@ def a_triangle_of_true_hides_the_future(attend):
 def test_a_triangle_of_ones_is_no_mask():
     """https://github.com/pytorch/pytorch/issues/21518: users passed 0 and 1, which were added to the scores."""
     q, k, v = tensors(1, 2, 4, 4, 4)
-    with pytest.raises(ArgumentTypeError, match=r"mask must be bool \(True = may be seen\), got torch.float32. Numbers .* go to `bias`"):
+    with pytest.raises(ArgumentTypeError, match=r"mask must be bool \(True = visible\), got torch.float32. Numbers .* go to `bias`"):
         our_attend(q, k, v, mask=torch.ones(4, 4).tril())
 
 

@@ -27,8 +27,8 @@ small = problems(dtypes=(torch.float32, torch.float64), lengths=(5, 7, 3, 11, 2,
 @contextmanager
 def cut(tile, problem):
     """Smaller tiles than a computer would want, so that small problems have many; annotations, checked elsewhere, would take most of the time."""
-    size, rows = (blocks.tile_size(torch.device("cpu")), blocks.ROWS) if tile is None else (max(tile[0], prod(problem.shape) // 50), tile[1])
-    with patch.object(blocks, "tile_size", lambda device: size), patch.object(blocks, "ROWS", rows), unchecked():
+    size, rows = (blocks.tile_size(torch.device("cpu")), blocks.MAX_ROWS) if tile is None else (max(tile[0], prod(problem.shape) // 50), tile[1])
+    with patch.object(blocks, "tile_size", lambda device: size), patch.object(blocks, "MAX_ROWS", rows), unchecked():
         yield
 
 

@@ -293,7 +293,7 @@ def test_input_that_does_not_fit_is_refused(plain):
         (params, [[1.0]], {}, ArgumentTypeError, r"x must be a torch\.Tensor, got list\. Convert it with torch\.as_tensor\."),
         (params, x[0], {}, ShapeError, r"x must be \[batch, length, 11\], got \[3, 11\]\. Add the missing axes, or check the width\."),
         (params, x.float(), {}, ArgumentTypeError, r"x must have the dtype of the layer, got torch\.float32 and torch\.float64\. Convert one of them\."),
-        (crossed, x, {}, ShapeError, r"context must be given, of width 13, got None\. Only a layer whose w_k reads the width of x can look at x itself\."),
+        (crossed, x, {}, ShapeError, r"context must be given, of width 13, got None\. Self-attention needs a w_k that reads the width of x\."),
         (crossed, x, {"context": x}, ShapeError, r"context must be \[batch, length, 13\], got \[2, 3, 11\]\."),
         (params, x, {"context": x[:1]}, ShapeError, r"context must have the batch of x, got 1 and 2\. Expand the smaller\."),
         (params, x, {"mask": torch.zeros(T, T)}, ArgumentTypeError, r"mask must be bool"),
@@ -313,8 +313,8 @@ def test_a_dropout_that_is_no_share_is_refused(rate):
 def test_positions_are_checked_against_the_heads():
     x, params, _, _ = LAYERS["biased"].parts()
     wrong = [
-        (Rotary(width=6), r"width must be even and at most that of a head, got 6 and 4\. Give Rotary"),
-        (Alibi((1.0, 0.5)), r"slopes must have one number for each of 6 heads, got 2\. Leave them out for the usual ones\."),
+        (Rotary(width=6), r"width must be even and at most that of a head, got 6 and 4\. Pass Rotary"),
+        (Alibi((1.0, 0.5)), r"slopes must have one number for each of 6 heads, got 2\. Leave them out for the published ones\."),
         (RelativeBuckets(torch.zeros(8, 2)), r"table must have one column for each of 6 heads, got \[8, 2\]\. Its shape is \[buckets, heads\]\."),
     ]
     for position, message in wrong:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwise.attention.attend import compute, make_call
 from headwise.attention.call import Call, Tiled, tile_of
-from headwise.attention.mask import LazyMask, Visible, band, positions, reach, visible
+from headwise.attention.mask import LazyMask, VisibleKeys, band, positions, reach, visible_keys
 from tests.attention import oracle
 from tests.attention.backends import every_backend
 from tests.attention.problem import normal
@@ -55,7 +55,7 @@ def test_a_band_by_hand():
 def test_intervals_say_what_the_words_say(data, batch, queries, keys, causal):
     offset, window = data.draw(offsets(batch, queries, keys)), data.draw(windows(keys))
     q, k = torch.zeros(batch, 2, queries, 1), torch.zeros(batch, 2, keys, 1)
-    seen = visible(make_call(q, k, causal, offset, window), queries, keys)
+    seen = visible_keys(make_call(q, k, causal, offset, window), queries, keys)
     right = oracle.visible((batch, 2, queries, keys), causal, None if offset is None else np.asarray(offset), window)
     assert np.array_equal(seen.tile(slice(0, queries), slice(0, keys)).expand(batch, 2, queries, keys).numpy(), right)
     assert (seen.first >= 0).all()
@@ -101,7 +101,7 @@ class Prefix(LazyMask):
             return None
         queries = self.rest.shape[2]
         none = torch.zeros(1, 1, queries, dtype=torch.long)
-        return Visible(none, none + self.known, None if self.rest.all() else self)
+        return VisibleKeys(none, none + self.known, None if self.rest.all() else self)
 
 
 @pytest.mark.parametrize("says", [True, False])
@@ -109,7 +109,7 @@ class Prefix(LazyMask):
 def test_a_rule_is_cut_with_the_band(says, open_rest):
     rest = torch.ones(1, 1, 5, 9, dtype=torch.bool) if open_rest else normal(1, 1, 5, 9) > 0
     rule = Prefix(4, rest, says)
-    seen = visible(call((2,), causal=True, mask=rule), 5, 9)
+    seen = visible_keys(call((2,), causal=True, mask=rule), 5, 9)
     i, j = torch.arange(5)[:, None], torch.arange(9)
     right = (j <= i + 2) & (j < 4) & rest[0, 0]
     assert torch.equal(seen.tile(slice(0, 5), slice(0, 9)).expand(1, 1, 5, 9)[0, 0], right)

@@ -123,7 +123,7 @@ def test_what_is_converted_is_a_copy_in_the_same_state():
         (
             lambda: nn.MultiheadAttention(12, 3, add_bias_kv=True),
             ArgumentError,
-            r"add_bias_kv must be False, got True\. There is no place for a key and a value",
+            r"add_bias_kv must be False, got True\. A learned key and value that belong to no token are not supported\.",
         ),
         (
             lambda: nn.MultiheadAttention(12, 3, kdim=5, vdim=7),
@@ -145,7 +145,7 @@ def test_what_cannot_be_converted_is_refused(theirs, error, message, plain):
         ({"num_heads": 0}, ArgumentError, r"num_heads must be at least 1, got 0\. Pass a positive number\."),
         ({"head_dim": 2.0}, ArgumentTypeError, r"head_dim must be a whole number, got 2\.0\. Pass an int\."),
         ({"d_model": True}, ArgumentTypeError, r"d_model must be a whole number, got True\. Pass an int\."),
-        ({"bias": "q"}, ArgumentError, r"bias must be True, False or 'qkv', got 'q'\. 'qkv' leaves it out of the output\."),
+        ({"bias": "q"}, ArgumentError, r"bias must be True, False or 'qkv', got 'q'\. With 'qkv' the output has none\."),
         ({"bias": 1}, ArgumentError, r"bias must be True, False or 'qkv', got 1\."),
         ({"position": "rotary"}, ArgumentTypeError, r"position must be a Rotary, an Alibi or RelativeBuckets, got 'rotary'\. Make one: hw\.Rotary\(\)\."),
         ({"dropout": 1.5}, ArgumentError, r"dropout must lie between 0 and 1, got 1\.5\."),
@@ -153,7 +153,7 @@ def test_what_cannot_be_converted_is_refused(theirs, error, message, plain):
         ({"dropout": True}, ArgumentTypeError, r"dropout must be a number, got True\."),
         ({"sink": 3}, ArgumentTypeError, r"sink must be True or False, got 3\."),
         ({"batch_first": None}, ArgumentTypeError, r"batch_first must be True or False, got None\."),
-        ({"dtype": torch.int64}, ArgumentError, r"dtype must be of floating point, as parameters learn, got torch\.int64\."),
+        ({"dtype": torch.int64}, ArgumentError, r"dtype must be a floating-point dtype, got torch\.int64\."),
         ({"dtype": "float32"}, ArgumentTypeError, r"dtype must be a torch\.dtype, got 'float32'\."),
         ({"device": "nowhere"}, ArgumentError, r"device must be one that torch knows, got 'nowhere'\."),
         ({"softcap": -1.0}, ArgumentError, r"softcap must be positive, got -1\.0\. Leave it out for no cap\."),

@@ -14,7 +14,7 @@ import torch
 
 from headwise.attention.attend import attend
 from headwise.attention.call import Call, Tiled
-from headwise.attention.kernels.native import call as native
+from headwise.attention.kernels.native import attend_call as native
 from headwise.attention.kernels.native.library import compiled, instruction_set, instruction_sets
 from headwise.errors import BackendError
 from tests.attention.problem import EVERY, Problem, agree, normal
@@ -68,10 +68,10 @@ def test_without_a_compiler_it_says_how_to_get_it():
 @built
 def test_it_refuses_what_it_cannot_do():
     q = torch.zeros(1, 1, 2, 3, device="meta")
-    with pytest.raises(BackendError, match="backend 'native' cannot honour this call: it computes on the CPU, the tensors are on meta"):
+    with pytest.raises(BackendError, match="backend 'native' does not support this call: it computes on the CPU, the tensors are on meta"):
         attend(q, q, q, backend="native")
     q = torch.zeros(1, 1, 2, 3)
-    assert native.refusal(q, q, q, Call(scale=1.0, offset=torch.zeros(1, dtype=torch.int64)), ("a_new_one",)) == "it does not gather 'a_new_one'"
+    assert native.refusal(q, q, q, Call(scale=1.0, offset=torch.zeros(1, dtype=torch.int64)), ("a_new_one",)) == "it does not compute the statistic 'a_new_one'"
 
 
 @built
@@ -158,7 +158,7 @@ def test_planes_in_tiles_are_never_asked_for_whole():
     mask, bias = Checkered(normal(1, 6, 131, 563, seed=4) > -0.5), Checkered(normal(2, 1, 131, 563, seed=5, dtype=torch.float32))
     whole = case.having(mask=mask.plane, bias=bias.plane).run("native", EVERY)
     call = Call(scale=17**-0.5, offset=torch.full((2,), 432), causal=True, window=(200, None), mask=mask, bias=bias, segments=case.options["segments"])
-    with patch.object(native, "EVALUATED_AT_ONCE", 4 * 2 * 6 * 563 * 20):
+    with patch.object(native, "TILED_BYTES", 4 * 2 * 6 * 563 * 20):
         found = native.attend(case.query, case.key, case.value, call, tuple(whole.statistics))
     assert mask.largest < mask.plane.numel() / 4
     assert torch.equal(found.output, whole.output)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from headwise.attention.attend import attend, make_call
-from headwise.attention.call import Area
-from headwise.attention.kernels.native import area as native_area
+from headwise.attention.call import MapRegion
+from headwise.attention.kernels.native import pool_weights as native_pool
 from headwise.attention.kernels.native.library import compiled
 
 pytestmark = pytest.mark.skipif(compiled() is None, reason="the native kernel is not built here")
@@ -67,7 +67,7 @@ def test_where_the_numbers_lie_does_not_matter(seed):
 
     t, s = right.output.shape[2], tensors["key"].shape[2]
     start, first = draw.randint(0, t), draw.randint(0, s)
-    area = Area(slice(start, draw.randint(start, t)), slice(first, draw.randint(first, s)), draw.choice([1, 2, 5, 300]), draw.random() < 0.5)
+    area = MapRegion(slice(start, draw.randint(start, t)), slice(first, draw.randint(first, s)), draw.choice([1, 2, 5, 300]), draw.random() < 0.5)
     calls = [make_call(x["query"], x["key"], mask=x.get("mask"), bias=x.get("bias"), sink=x.get("sink"), **options) for x in (tensors, views)]
-    pictures = [native_area.pool(x["query"], x["key"], right.lse, call, area) for x, call in zip((tensors, views), calls, strict=True)]
+    pictures = [native_pool.pool(x["query"], x["key"], right.lse, call, area) for x, call in zip((tensors, views), calls, strict=True)]
     torch.testing.assert_close(*pictures, **same)

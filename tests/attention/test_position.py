@@ -91,11 +91,11 @@ def test_half_precision_turns_in_float32():
     ("make", "message"),
     [
         (lambda: Rotary(base=0.0), r"base must be positive, got 0\.0\. Most models use 10000\."),
-        (lambda: Rotary(width=3), r"width must be even, since features turn in pairs, got 3\. Choose 4 or leave it out\."),
+        (lambda: Rotary(width=3), r"width must be even, since features are rotated in pairs, got 3\. Choose 4 or leave it out\."),
         (lambda: Rotary(pairing="thirds"), r"pairing must be 'halves' or 'neighbours', got 'thirds'\. Llama pairs halves\."),
         (
             lambda: Rotary().rotate(torch.zeros(1, 1, 1, 5), places(0, 1)),
-            r"width must be even and at most that of a head, got 5 and 5\. Give Rotary\(width=\.\.\.\)",
+            r"width must be even and at most that of a head, got 5 and 5\. Pass Rotary\(width=\.\.\.\)",
         ),
         (lambda: RelativeBuckets(torch.zeros(3, 2)), r"table must be \[buckets, heads\], 4 buckets or more, as many each way, got \[3, 2\]\. T5 has 32\."),
         (lambda: RelativeBuckets(torch.zeros(7, 2)), r"table must be \[buckets, heads\], 4 buckets or more, as many each way, got \[7, 2\]"),

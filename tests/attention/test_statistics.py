@@ -187,7 +187,7 @@ def test_the_list_says_what_each_is():
     for name, entry in listed.items():
         assert entry.statement.endswith("."), name
         assert entry.formula, name
-    assert {name for name, entry in listed.items() if entry.asked_by_name} == {"segment", "received"}
+    assert {name for name, entry in listed.items() if entry.opt_in} == {"segment", "received"}
     assert {name for name, entry in listed.items() if entry.needs_segments} == {"segment"}
     assert {name: entry.unit for name, entry in listed.items() if entry.unit} == {
         "distance": "tokens",

@@ -6,7 +6,7 @@ from torch import nn
 from transformers.masking_utils import causal_mask_function
 
 from headwise.attention.attend import compute
-from headwise.attention.mask import visible
+from headwise.attention.mask import visible_keys
 from headwise.errors import ModelError
 from headwise.models.capture.attention_request import HANDLED_KWARGS, MaskSplitter, parse_request, split_mask_and_bias
 from headwise.models.masks.mask_description import MaskDescription, MaskHandle
@@ -151,8 +151,8 @@ def test_a_mask_taken_apart():
 
 def test_a_tensor_mask_of_intervals_is_known_by_them():
     found = request(mask=torch.ones(B, 1, T, S, dtype=torch.bool).tril(1))
-    assert visible(found.call, T, S).mask is None
-    assert visible(request(mask=ADDED == 0).call, T, S).mask is not None
+    assert visible_keys(found.call, T, S).mask is None
+    assert visible_keys(request(mask=ADDED == 0).call, T, S).mask is not None
 
 
 REFUSALS = {

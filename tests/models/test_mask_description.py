@@ -18,7 +18,7 @@ from transformers.masking_utils import (
 )
 
 from headwise.attention.call import Call
-from headwise.attention.mask import visible
+from headwise.attention.mask import visible_keys
 from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 PACKED = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]])
@@ -74,7 +74,7 @@ def test_with_a_cache_queries_stand_behind_keys(rule, q_offset, kv_offset, queri
     assert description.offset == q_offset - kv_offset
     assert torch.equal(description.tile(slice(0, queries), slice(0, keys)).expand_as(right), right)
     call = Call(1.0, torch.tensor([description.offset] * 2), mask=description)
-    assert torch.equal(visible(call, queries, keys).tile(slice(0, queries), slice(0, keys)).expand_as(right), right)
+    assert torch.equal(visible_keys(call, queries, keys).tile(slice(0, queries), slice(0, keys)).expand_as(right), right)
 
 
 def test_functions_that_cannot_broadcast_are_mapped():

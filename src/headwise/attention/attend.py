@@ -1,4 +1,4 @@
-"""`attend`: the one public way to compute attention. It validates, writes the call down, and picks a kernel."""
+"""`attend`, the public function that computes attention: it validates the arguments, makes a `Call` of them, and chooses a kernel."""
 
 import math
 import operator
@@ -13,7 +13,7 @@ from headwise.catalog import entries
 from headwise.errors import ArgumentError, ArgumentTypeError, BackendError, ShapeError
 
 Window = int | tuple[int | None, int | None]
-FARTHEST = 2**60  # tokens
+MAX_POSITION = 2**60  # tokens
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -34,32 +34,32 @@ def attend(
     segments: Tensor | None = None,
     backend: str | None = None,
 ) -> Attended:
-    """Attention with exact numbers about every row, in memory that grows with the length and not with its square.
+    """Scaled dot-product attention with exact statistics of every query, in memory linear in the length.
 
-        scores = softcap(scale · q·k) + bias        hidden where causal, window or mask hide
-        output = softmax([scores, sink]) · value    the sink is an extra key of value zero
+        scores = softcap(scale · q·k) + bias        -inf where causal, window or mask hides the key
+        output = softmax([scores, sink]) · value    the sink is an extra key with value zero
 
-    Query i stands at position p = query_offset + i; head h reads key head h // (H // G). A row that sees no key has
-    output 0 and lse equal to the sink's logit (-inf without one). What is hidden cannot matter: a NaN or inf in a
-    hidden key or value stays out of outputs and gradients; a NaN that is seen stays in its row.
+    Query i is at position p = query_offset + i; head h reads key head h // (H // G). A query with no visible key has output 0 and
+    lse equal to the sink's logit (-inf without one). Hidden keys cannot matter: a NaN or infinity in a hidden key or value affects
+    neither outputs nor gradients; in a visible one it affects only the queries that attend to it.
 
     Args:
-        query: what asks, [B, H, T, D].
-        key: what is asked, [B, G, S, D]; G divides H.
-        value: what answers, [B, G, S, E].
-        causal: a query sees key j only when j <= p.
-        query_offset: p of the first query, in tokens: one number, or one for each batch row. S - T when absent, so
-            that the last query stands at the last key, as with a cache.
-        window: an int w: j > p - w, with no limit ahead; or a pair (left, right): p - left <= j <= p + right, None for
-            no limit. Taken literally: (0, 0) sees its own position alone.
-        mask: bool, True where a key may be seen; broadcast to [B, H, T, S]. All that hides is combined by AND.
+        query: [B, H, T, D].
+        key: [B, G, S, D]; G divides H.
+        value: [B, G, S, E].
+        causal: key j is visible only when j <= p.
+        query_offset: position p of the first query, in tokens: one number, or one for each batch row. S - T when absent, so
+            that the last query is at the last key, as with a cache.
+        window: an int w makes key j visible only when j > p - w, with no limit ahead; a pair (left, right) only when
+            p - left <= j <= p + right, None for no limit. (0, 0) leaves the query's own position.
+        mask: bool, True where a key is visible; broadcast to [B, H, T, S]. A key must be visible by every argument.
         bias: float, added to the scores after the cap; broadcast to [B, H, T, S]. -inf hides.
-        scale: any finite number, also zero or negative. D^-1/2 when absent.
+        scale: any finite number, including zero and negative ones. D^-1/2 when absent.
         softcap: c > 0: scores become c·tanh(scores / c).
-        sink: one logit a head, [H]; neither scaled nor capped.
+        sink: one logit for each head, [H]; neither scaled nor capped.
         statistics: names, or "all" for those that need no argument and no second pass. See `hw.statistics()`.
-        segments: label of each key for the statistic "segment", [B, S], from 0; negative for no span.
-        backend: "reference", "stream" or "native"; the fastest that honours the whole call when absent.
+        segments: the label of each key for the statistic "segment", [B, S], from 0; negative for none.
+        backend: "reference", "stream" or "native"; the fastest that supports all arguments when absent.
 
     Returns:
         `output` [B, H, T, E] in the dtype of the query; `lse` [B, H, T] and `statistics` in float32, or in float64
@@ -67,9 +67,9 @@ def attend(
 
     Raises:
         ShapeError: shapes do not fit together.
-        ArgumentError: a value that cannot be honoured, an unknown statistic or backend.
+        ArgumentError: an invalid value, an unknown statistic or backend.
         ArgumentTypeError: a mask that is not bool, a bias that is not float, tensors of different dtypes.
-        BackendError: the backend asked for cannot honour this call.
+        BackendError: the chosen backend does not support this call.
 
     References:
         Vaswani et al. 2017, equation 1. Online softmax: Milakov and Gimelshein 2018; in tiles: Dao et al. 2022.
@@ -100,7 +100,7 @@ def make_call(
     softcap: float | None = None,
     sink: Tensor | None = None,
 ) -> Call:
-    """The arguments of `attend`, validated and written down for queries and keys of these shapes."""
+    """Validate the arguments of `attend` for queries and keys of these shapes, and make a `Call` of them."""
     return Call(
         scale=_scale(scale, query.shape[-1]),
         offset=_offset(query_offset, query, key),
@@ -114,10 +114,10 @@ def make_call(
 
 
 def compute(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...] = (), backend: str | None = None) -> Attended:
-    """Run a call that is written down already, on the kernel of this name or on the fastest that honours it.
+    """Compute a call that is already validated, with the kernel of this name or with the fastest that supports it.
 
     Raises:
-        BackendError: no kernel of this name can honour the call.
+        BackendError: the kernel does not support the call.
     """
     kernels: dict[str, Kernel] = dict(entries("headwise.attention.kernels"))
     if backend is not None:
@@ -125,28 +125,28 @@ def compute(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
             raise ArgumentError(f"backend must be one of {sorted(kernels)}, got {backend!r}. Leave it out for the fastest.")
         refusal = kernels[backend].refusal(query, key, value, call, statistics)
         if refusal is not None:
-            raise BackendError(f"backend {backend!r} cannot honour this call: {refusal}. Leave backend out, or choose another.")
+            raise BackendError(f"backend {backend!r} does not support this call: {refusal}. Leave backend out, or choose another.")
         with no_autocast(query):
             return kernels[backend].attend(query, key, value, call, statistics)
     for kernel in sorted(kernels.values(), key=lambda kernel: -kernel.preference):
         if kernel.refusal(query, key, value, call, statistics) is None:
             with no_autocast(query):
                 return kernel.attend(query, key, value, call, statistics)
-    raise BackendError("no backend can honour this call. `headwise doctor` says which ones work here.")
+    raise BackendError("no backend supports this call. `headwise doctor` says which ones work here.")
 
 
-def statistic_names(asked: str | Iterable[str]) -> tuple[str, ...]:
-    """The names asked for, "all" spelled out.
+def statistic_names(statistics: str | Iterable[str]) -> tuple[str, ...]:
+    """Validate names of statistics, and replace "all" by the names that it stands for.
 
     Example:
         >>> statistic_names(["entropy", "self"])
         ('entropy', 'self')
     """
     known = entries("headwise.attention.statistics")
-    if not isinstance(asked, Iterable):
-        raise ArgumentTypeError(f"statistics must be 'all' or names, got {asked!r}. Pass a list of names.")
-    wanted = [asked] if isinstance(asked, str) else list(asked)
-    everything = [name for name, entry in known.items() if not entry.asked_by_name]
+    if not isinstance(statistics, Iterable):
+        raise ArgumentTypeError(f"statistics must be 'all' or names, got {statistics!r}. Pass a list of names.")
+    wanted = [statistics] if isinstance(statistics, str) else list(statistics)
+    everything = [name for name, entry in known.items() if not entry.opt_in]
     names: dict[str, None] = {}
     for name in wanted:
         if name != "all" and name not in known:
@@ -177,8 +177,8 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     if value.shape[1:3] != key.shape[1:3]:
         raise ShapeError(f"value must have the heads and length of key, got {list(value.shape[1:3])} and {[g, s]}. Check which axis is which.")
     if h and (g == 0 or h % g):
-        fit = [n for n in range(1, h + 1) if h % n == 0]
-        raise ShapeError(f"heads of key must divide heads of query, got {g} and {h}. Choose one of {fit}.")
+        choices = [n for n in range(1, h + 1) if h % n == 0]
+        raise ShapeError(f"heads of key must divide heads of query, got {g} and {h}. Choose one of {choices}.")
 
 
 def _scale(scale: float | None, width: int) -> float:
@@ -202,7 +202,7 @@ def _real(name: str, number: float) -> float:
     if isinstance(number, Tensor) and number.requires_grad:
         raise ArgumentTypeError(f"{name} must be a number, got a tensor that has a gradient, which would be lost. Multiply the query by it instead.")
     try:
-        value = float(+number)  # + so that text is no number
+        value = float(+number)  # + refuses text
     except (TypeError, ValueError):
         raise ArgumentTypeError(f"{name} must be a number, got {type(number).__name__}. Pass a float.") from None
     if not math.isfinite(value):
@@ -221,7 +221,7 @@ def _whole_number(name: str, number: object) -> int:
         whole = operator.index(None if isinstance(number, bool) else number)  # pyright: ignore[reportArgumentType]
     except TypeError:
         raise ArgumentTypeError(f"{name} must be a whole number of tokens, got {number!r}. Pass an int.") from None
-    return max(-FARTHEST, min(whole, FARTHEST))  # as good as without end, and adds up in 64 bits
+    return max(-MAX_POSITION, min(whole, MAX_POSITION))  # in effect unlimited, and sums fit in 64 bits
 
 
 def _window(window: Window | None) -> Window | None:
@@ -248,7 +248,7 @@ def _offset(query_offset: int | Sequence[int] | Tensor | None, query: Query, key
         raise ArgumentTypeError(f"query_offset must be whole numbers of tokens, got {offset.dtype}. Pass an int, or one int for each batch row.")
     if offset.dim() > 1 or (offset.dim() == 1 and len(offset) not in (1, batch)):
         raise ShapeError(f"query_offset must be one number or one for each of {batch} batch rows, got shape {list(offset.shape)}. Reshape it.")
-    if offset.numel() and not -FARTHEST <= min(ends := offset.long().aminmax()) <= max(ends) <= FARTHEST:
+    if offset.numel() and not -MAX_POSITION <= min(ends := offset.long().aminmax()) <= max(ends) <= MAX_POSITION:
         raise ArgumentError(f"query_offset must lie within 2^60 tokens, got {offset.tolist()}. It is the position of the first query.")
     return offset.to(device=query.device, dtype=torch.int64).expand(batch)
 
@@ -260,7 +260,7 @@ def _plane(name: str, plane: Tensor | None, query: Query, key: Key) -> Tensor | 
     if not isinstance(plane, Tensor):
         raise ArgumentTypeError(f"{name} must be a torch.Tensor, got {type(plane).__name__}. Convert it with torch.as_tensor.")
     if name == "mask" and plane.dtype != torch.bool:
-        raise ArgumentTypeError(f"mask must be bool (True = may be seen), got {plane.dtype}. Numbers that are added to the scores go to `bias`.")
+        raise ArgumentTypeError(f"mask must be bool (True = visible), got {plane.dtype}. Numbers that are added to the scores go to `bias`.")
     if name == "bias" and not plane.is_floating_point():
         raise ArgumentTypeError(f"bias must be float, got {plane.dtype}. True/False masks go to `mask`.")
     if plane.device != query.device:

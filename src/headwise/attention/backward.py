@@ -1,10 +1,10 @@
-"""Gradients of output and lse, tile by tile: each tile's weights are made again from lse, so no T x S tensor is kept.
+"""Gradients of output and lse, tile by tile: the weights of each tile are recomputed from lse, so no T × S tensor is stored.
 
     dv = wᵀ·do      dw = do·vᵀ      ds = w ∘ (dw - δ)      δ = Σ do ∘ o - dlse
-    dq = scale · ds·k               dk = scale · dsᵀ·q      (ds through the cap's slope first)
+    dq = scale · ds·k               dk = scale · dsᵀ·q      (ds times the derivative of the cap first)
     dbias = ds                      dsink = -Σ w_sink · δ
 
-Kernels whose own backward would gain nothing share this one.
+All kernels but the reference use this backward pass.
 
 References: Dao et al. 2022, algorithm 4; the terms of lse, cap and sink are ours.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from headwise.attention.blocking import Block, Strip, blocks
+from headwise.attention.blocking import QueryBlock, ScoreTile, query_blocks
 from headwise.attention.call import Attended, Call, no_autocast
 from headwise.axes import Float, Key, Output, Query, Rows, Tensor, Value
 
@@ -24,11 +24,11 @@ Forward = Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
 
 
 def with_gradients(forward: Forward, query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
-    """What `forward` gives, with gradients of output and lse where something asks for them; statistics have none."""
-    learned = [query, key, value, call.bias, call.sink]
-    if not (torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in learned)):
+    """The result of `forward`, with gradients of output and lse where an input requires them; statistics have none."""
+    inputs = [query, key, value, call.bias, call.sink]
+    if not (torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)):
         return forward(query, key, value, call, statistics)
-    output, lse, *found = _Differentiable.apply(forward, *learned, call, statistics)  # pyright: ignore[reportGeneralTypeIssues]
+    output, lse, *found = _Differentiable.apply(forward, *inputs, call, statistics)  # pyright: ignore[reportGeneralTypeIssues]
     return Attended(output, lse, MappingProxyType(dict(zip(statistics, found, strict=True))))
 
 
@@ -54,27 +54,27 @@ class _Differentiable(torch.autograd.Function):
 def gradients(
     query: Query, key: Key, value: Value, output: Output, lse: Rows, call: Call, d_output: Output, d_lse: Rows
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Gradients of query, key, value, bias and sink; None for a bias or sink that the call lacks, or a bias in tiles."""
-    wide = lse.dtype
-    d_q, d_k, d_v = (torch.zeros(x.shape, dtype=wide, device=x.device) for x in (query, key, value))
-    d_bias = torch.zeros_like(call.bias, dtype=wide) if isinstance(call.bias, Tensor) else None
-    d_sink = None if call.sink is None else torch.zeros_like(call.sink, dtype=wide)
-    delta = (d_output.to(wide) * output.to(wide)).sum(-1) - d_lse.to(wide)
+    """Gradients of query, key, value, bias and sink; None for a bias or sink that the call lacks, or a bias that is `Tiled`."""
+    dtype = lse.dtype
+    d_q, d_k, d_v = (torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (query, key, value))
+    d_bias = torch.zeros_like(call.bias, dtype=dtype) if isinstance(call.bias, Tensor) else None
+    d_sink = None if call.sink is None else torch.zeros_like(call.sink, dtype=dtype)
+    delta = (d_output.to(dtype) * output.to(dtype)).sum(-1) - d_lse.to(dtype)
 
-    for block in blocks(query, key, call, wide):
-        rows = _Rows(block, value, lse, d_output, delta)
-        mine = d_q[block.batch, block.query_heads, block.rows]
-        gathered = torch.zeros_like(block.q)
-        for strip in block.strips():
-            weights, d_scores, d_raw = rows.through(strip)
-            _add_to_keys(d_v, strip, rows.to_values(strip, weights))
-            _add_to_keys(d_k, strip, d_raw.mT @ rows.q)  # q is scaled already
-            gathered.baddbmm_(d_raw, rows.k[:, strip.keys])
+    for block in query_blocks(query, key, call, dtype):
+        rows = _BlockGradients(block, value, lse, d_output, delta)
+        d_query = d_q[block.batch, block.query_heads, block.rows]
+        accumulated = torch.zeros_like(block.q)
+        for tile in block.tiles():
+            weights, d_scores, d_raw = rows.of_scores(tile)
+            _add_to_keys(d_v, tile, rows.of_values(tile, weights))
+            _add_to_keys(d_k, tile, d_raw.mT @ rows.q)  # q already includes the scale
+            accumulated.baddbmm_(d_raw, rows.k[:, tile.keys])
             if d_bias is not None:
-                _add_to_bias(d_bias, strip, d_scores)
-        mine.copy_(gathered.mul_(call.scale).reshape(mine.shape))
+                _add_to_bias(d_bias, tile, d_scores)
+        d_query.copy_(accumulated.mul_(call.scale).reshape(d_query.shape))
         if d_sink is not None:
-            d_sink[block.query_heads] += rows.to_sinks()
+            d_sink[block.query_heads] += rows.of_sinks()
 
     return (
         d_q.to(query.dtype),
@@ -85,45 +85,45 @@ def gradients(
     )
 
 
-class _Rows:
-    """What the backward needs of a block's rows.
+class _BlockGradients:
+    """The gradients of one block.
 
-    Products run on copies of q, k and do in which everything that is not finite is 0: a hidden pair contributes 0 · x,
-    which must not be 0 · inf. Where the pair is seen, the other factor is NaN already.
+    Products use copies of q, k and do in which all that is not finite is 0: a hidden pair contributes 0 · x, which must not be
+    0 · inf. Where the pair is visible, the other factor is NaN already.
     """
 
-    def __init__(self, block: Block, value: Value, lse: Rows, d_output: Output, delta: Rows) -> None:
+    def __init__(self, block: QueryBlock, value: Value, lse: Rows, d_output: Output, delta: Rows) -> None:
         self.block = block
-        self.lse = block.of_rows(lse)
-        self.delta = block.of_rows(delta)
-        self.v = block.of_keys(value)
-        self.d_out = block.of_rows(d_output)
-        self.q, self.k, self.d_out_clean = (_finite(x) for x in (block.q, block.k, self.d_out))
+        self.lse = block.rows_of(lse)
+        self.delta = block.rows_of(delta)
+        self.v = block.keys_of(value)
+        self.d_out = block.rows_of(d_output)
+        self.q, self.k, self.d_out_finite = (_finite(x) for x in (block.q, block.k, self.d_out))
 
-    def through(self, strip: Strip) -> tuple[Float[Tensor, "n rt s"], Float[Tensor, "n rt s"], Float[Tensor, "n rt s"]]:
-        """Weights, and the gradients of the scores after and before the cap; all exactly 0 where hidden."""
-        raw = strip.raw()
+    def of_scores(self, tile: ScoreTile) -> tuple[Float[Tensor, "n rt s"], Float[Tensor, "n rt s"], Float[Tensor, "n rt s"]]:
+        """The weights, and the gradients of the scores after and before the cap; all exactly 0 where hidden."""
+        raw = tile.raw_scores()
         cap = self.block.call.softcap
-        slope = None if cap is None else 1 - (raw / cap).tanh_().square_()
-        scores = strip.shape(raw)
-        hidden = scores == -torch.inf if strip.hides else None
+        derivative = None if cap is None else 1 - (raw / cap).tanh_().square_()
+        scores = tile.cap_and_bias(raw)
+        hidden = scores == -torch.inf if tile.hidden is not None else None
         weights = _zero(scores.sub_(self.lse[..., None]).exp_(), hidden)
-        d_weights = self.d_out @ self.v[:, strip.keys].mT
+        d_weights = self.d_out @ self.v[:, tile.keys].mT
         d_scores = _zero(d_weights.sub_(self.delta[..., None]).mul_(weights), hidden)
-        return weights, d_scores, d_scores if slope is None else _zero(slope.mul_(d_scores), hidden)
+        return weights, d_scores, d_scores if derivative is None else _zero(derivative.mul_(d_scores), hidden)
 
-    def to_values(self, strip: Strip, weights: Float[Tensor, "n rt s"]) -> Float[Tensor, "n s E"]:
-        d_value = weights.mT @ self.d_out_clean
-        if self.d_out_clean is not self.d_out:
-            bad = (~self.d_out.isfinite()).to(weights.dtype)
-            d_value.masked_fill_(strip.seen().to(weights.dtype).mT @ bad > 0, torch.nan)
+    def of_values(self, tile: ScoreTile, weights: Float[Tensor, "n rt s"]) -> Float[Tensor, "n s E"]:
+        d_value = weights.mT @ self.d_out_finite
+        if self.d_out_finite is not self.d_out:
+            not_finite = (~self.d_out.isfinite()).to(weights.dtype)
+            d_value.masked_fill_(tile.visible().to(weights.dtype).mT @ not_finite > 0, torch.nan)
         return d_value
 
-    def to_sinks(self) -> Float[Tensor, " h"]:
+    def of_sinks(self) -> Float[Tensor, " h"]:
         """One number for each head of the block."""
-        dead = self.lse == -torch.inf
-        share = _zero((self.block.sink - self.lse).exp_(), dead)  # pyright: ignore[reportOptionalOperand]
-        return -self.block.split((share * self.delta)[..., None]).sum((0, 3, 4)).flatten()
+        empty = self.lse == -torch.inf
+        weight = _zero((self.block.sink - self.lse).exp_(), empty)  # pyright: ignore[reportOptionalOperand]
+        return -self.block.split((weight * self.delta)[..., None]).sum((0, 3, 4)).flatten()
 
 
 def _finite(x: Tensor) -> Tensor:
@@ -134,17 +134,17 @@ def _zero(x: Tensor, where: Tensor | None) -> Tensor:
     return x if where is None else x.masked_fill_(where, 0)
 
 
-def _add_to_keys(whole: Float[Tensor, "B G S X"], strip: Strip, part: Float[Tensor, "n s X"]) -> None:
-    place = whole[strip.block.batch, strip.block.groups, strip.keys]
+def _add_to_keys(whole: Float[Tensor, "B G S X"], tile: ScoreTile, part: Float[Tensor, "n s X"]) -> None:
+    place = whole[tile.block.batch, tile.block.groups, tile.keys]
     place += part.reshape(place.shape)
 
 
-def _add_to_bias(whole: Float[Tensor, "#B #H #T #S"], strip: Strip, d_scores: Float[Tensor, "n rt s"]) -> None:
-    """Sum over every axis along which the bias was broadcast."""
-    block = strip.block
+def _add_to_bias(whole: Float[Tensor, "#B #H #T #S"], tile: ScoreTile, d_scores: Float[Tensor, "n rt s"]) -> None:
+    """Add to the bias' gradient, summed over every axis along which the bias was broadcast."""
+    block = tile.block
     part = block.split(d_scores).flatten(1, 2)
-    cut = (block.batch, block.query_heads, block.rows, strip.keys)
-    shared = tuple(axis for axis, length in enumerate(whole.shape) if length == 1)
-    if shared:
-        part = part.sum(shared, keepdim=True)
-    whole[tuple(slice(None) if axis in shared else cut[axis] for axis in range(4))] += part
+    place = (block.batch, block.query_heads, block.rows, tile.keys)
+    broadcast = tuple(axis for axis, length in enumerate(whole.shape) if length == 1)
+    if broadcast:
+        part = part.sum(broadcast, keepdim=True)
+    whole[tuple(slice(None) if axis in broadcast else place[axis] for axis in range(4))] += part

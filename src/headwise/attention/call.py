@@ -1,10 +1,10 @@
-"""One attention call, written down: everything but query, key and value; and what comes back."""
+"""An attention call as a value: all of its arguments but query, key and value; what it returns; and what computes it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -13,26 +13,26 @@ from headwise.axes import Bias, Bool, Int, Key, Mask, Output, Query, Rows, Sink,
 
 @runtime_checkable
 class Tiled(Protocol):
-    """A [#B, #H, T, S] plane that is never held whole: a mask or a bias that is evaluated tile by tile."""
+    """A mask or bias [#B, #H, T, S] that is never held whole, but evaluated tile by tile."""
 
     def tile(self, rows: slice, keys: slice) -> Tensor:
-        """The [#B, #H, t, s] part of the plane under these query rows and keys."""
+        """The part of it for these query rows and keys, [#B, #H, t, s]."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """How one attention is to be computed. Query i of batch row b stands at position p = offset[b] + i.
+    """How one attention is to be computed. Query i of batch row b is at position p = offset[b] + i.
 
-    scores = softcap(scale · q·k) + bias, hidden where `causal`, `window` or `mask` hide; then softmax with the sink.
-    Each kernel reads these fields by itself, so that the reference judges the others' reading of them too.
+    scores = softcap(scale · q·k) + bias, -inf where `causal`, `window` or `mask` hides a key; then softmax with the sink.
+    Every kernel interprets these fields by itself, so that the reference kernel also tests how the others interpret them.
     """
 
     scale: float
     offset: Int[Tensor, " B"]
-    causal: bool = False  # sees j when j <= p
+    causal: bool = False  # key j is visible when j <= p
     window: int | tuple[int | None, int | None] | None = None  # w: j > p - w; (left, right): p - left <= j <= p + right
-    mask: Mask | Tiled | None = None  # True = may be seen
+    mask: Mask | Tiled | None = None  # True = visible
     bias: Bias | Tiled | None = None  # added after the cap; -inf hides
     softcap: float | None = None  # c: s becomes c * tanh(s / c)
     sink: Sink | None = None  # logit of an extra key of value zero; neither scaled nor capped
@@ -41,12 +41,12 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Attended:
-    """What an attention gives back.
+    """The result of an attention call.
 
     Attributes:
-        output: what each head says, in the dtype of the query.
-        lse: log of the sum of exponentials of a row's scores, the sink included; nats.
-        statistics: by name, [B, H, T] each unless its definition says otherwise.
+        output: z of each head, in the dtype of the query.
+        lse: log-sum-exp of each row of scores, including the sink; nats.
+        statistics: by name, [B, H, T] each unless documented otherwise.
     """
 
     output: Output
@@ -55,57 +55,57 @@ class Attended:
 
 
 @dataclass(frozen=True, eq=False)
-class Area:
-    """A rectangle of the map of weights, and how finely it is to be seen.
+class MapRegion:
+    """A rectangle of the T × S map of weights, and the resolution at which it is computed.
 
     Attributes:
-        cell: rows, and keys, that are pooled into one number, counted from the rectangle's corner; fewer at its far edges.
-        mean: of a cell; else its largest weight.
-        blank: queries whose weights count as 0: padding.
+        cell: each number pools a cell of so many rows and keys, counted from the rectangle's corner; fewer at its far edges.
+        mean: pool by the mean of a cell; else by its largest weight.
+        padding: True for queries that are padding; their weights count as 0.
     """
 
     rows: slice
     keys: slice
     cell: int = 1
     mean: bool = False
-    blank: Bool[Tensor, "B T"] | None = None
+    padding: Bool[Tensor, "B T"] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Lines and columns of cells."""
+        """Rows and columns of cells."""
         return -(-(self.rows.stop - self.rows.start) // self.cell), -(-(self.keys.stop - self.keys.start) // self.cell)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One implementation of the call.
+    """One implementation of attention.
 
     Attributes:
-        attend: computes it; may assume that the arguments were validated and that `refusal` said None.
-        refusal: why this kernel cannot honour a call here, or None.
-        preference: the largest that does not refuse is the default.
-        pool: makes the weights of a rectangle, pooled; see `headwise.attention.weights`. None where it can't.
+        attend: computes a call; may assume that its arguments are valid and that `refusal` returned None.
+        refusal: why this kernel cannot compute a call on this machine, or None.
+        preference: of the kernels that do not refuse, the one with the largest is the default.
+        pool: computes the weights of a rectangle, pooled; see `headwise.attention.weights`. None where it cannot.
     """
 
     attend: Callable[[Query, Key, Value, Call, tuple[str, ...]], Attended]
     refusal: Callable[[Query, Key, Value, Call, tuple[str, ...]], str | None]
     preference: int
-    pool: Callable[[Query, Key, Rows, Call, Area], Tensor] | None = None
+    pool: Callable[[Query, Key, Rows, Call, MapRegion], Tensor] | None = None
 
 
 def tile_of(plane: Tensor | Tiled, rows: slice, keys: slice) -> Tensor:
-    """Rows and keys of a mask or bias; axes of length 1 stay as they are, to broadcast."""
+    """The part of a mask or bias for these rows and keys; axes of length 1 stay, to be broadcast."""
     if not isinstance(plane, Tensor):
         return plane.tile(rows, keys)
     _, _, t, s = plane.shape
     return plane[:, :, rows if t > 1 else slice(None), keys if s > 1 else slice(None)]
 
 
-def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """Within it autocast, where the caller has it on, rounds nothing of what is computed here."""
+def no_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """A context in which the caller's autocast is off, so that nothing computed here is rounded by it."""
     return torch.autocast(x.device.type, enabled=False) if torch.amp.is_autocast_available(x.device.type) else nullcontext()
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of scores, weights, lse and statistics where queries are of this one: float64 for float64, else float32."""
+    """The dtype of scores, weights, lse and statistics for queries of this dtype: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32

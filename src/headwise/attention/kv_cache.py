@@ -1,4 +1,4 @@
-"""The keys and values of the tokens so far, as a value: appending gives a new cache and leaves the old one as it was."""
+"""The KV cache as an immutable value: appending returns a new cache and leaves the old one as it was."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from headwise.errors import ArgumentTypeError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class KVCache:
-    """What later queries can look back at. Key j stands at position j, and `k` is what scores are made of: turned already.
+    """Keys and values of the tokens so far. Key j is at position j; rotary embeddings are already applied to `k`.
 
-    A text taken in at once, token by token or in chunks of any size gives the same cache, since every token is placed by
-    the length of the cache that it is appended to.
+    A text processed at once, token by token or in chunks gives the same cache: the position of a token is the length of the
+    cache that it is appended to.
 
     Example:
         >>> past = KVCache(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 5))
@@ -31,7 +31,7 @@ class KVCache:
         return self.k.shape[2]
 
     def append(self, k: Tensor, v: Tensor) -> "KVCache":
-        """A cache that holds these keys and values after its own.
+        """A cache with these keys and values after its own.
 
         Raises:
             ShapeError: batch, heads or width differ from those of the cache, or k and v have different lengths.

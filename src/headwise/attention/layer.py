@@ -1,20 +1,20 @@
-"""Multi-head attention from x to out, one name a step. Start reading here.
+"""Multi-head attention, one step at a time. Start reading here.
 
-    q, k, v  = x · w_q, x · w_k, x · w_v     M1  every head reads x through slices of its own
-    scores   = scale · q·kᵀ                      how well each key answers each query; -inf where it is hidden
-    weights  = softmax(scores)               M2  what each query takes from each key: a row is 1 in all
-    z        = weights · v                       what each head says
-    writes   = z · w_o[head]                 M3  what each head adds to the output
-    out      = Σ over heads of writes            the same as concat(z) · w_o
+    q, k, v  = x·W_q, x·W_k, x·W_v     M1  every head projects x with its own slices of the matrices
+    scores   = scale · q·kᵀ                -inf where a key is hidden from a query
+    weights  = softmax(scores)         M2  a distribution over keys for each query
+    z        = weights · v                 the output of each head
+    writes   = z · W_o[head]           M3  what each head adds to the output
+    out      = Σ_heads writes              equal to concat(z) · W_o
 
-With one head this is single-head attention, and a head alone is just that (M4). Heads share nothing on the way, so that
-they can look at different places (M5). Which is why a head can be read, weighed, changed or left out on its own.
+With one head this is single-head attention, and each head alone is single-head attention on its own slices (M4). Heads meet
+only in the sum, so they can attend to different positions (M5), and each can be analysed, changed or removed alone.
 
-`trace` walks this path and keeps every tensor. `forward` takes the short cut: `attend` never holds a T × S tensor, and
-w_o is applied once. Both give the same out. Each step is a file: `project`, `position`, `materialise`, `combine`.
+`trace` returns every tensor of these steps. `forward` returns the same `out` without a T × S tensor: a kernel computes z, and
+W_o is applied once.
 
-References: Vaswani et al. 2017, section 3.2; heads as a sum: Elhage et al. 2021, "Attention heads are independent and
-additive"; key heads shared by query heads: Ainslie et al. 2023.
+References: Vaswani et al. 2017, section 3.2. Heads as a sum: Elhage et al. 2021, "Attention heads are independent and additive".
+Key heads shared by query heads: Ainslie et al. 2023.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from headwise.errors import ArgumentError, ArgumentTypeError
 
 @dataclass(frozen=True, eq=False)
 class LayerParams:
-    """What a layer has learned, split by head once and for all. C is the width of what it looks at: M in self-attention."""
+    """The parameters of an attention layer, split by head. C is the width of the context: M in self-attention."""
 
     w_q: Float[Tensor, "M H D"]
     w_k: Float[Tensor, "C G D"]
@@ -55,11 +55,11 @@ class LayerParams:
 
 @dataclass(frozen=True, eq=False)
 class LayerConfig:
-    """How a layer goes from q, k and v to z, the same at every call. The words are those of `attend`.
+    """The options of a layer, the same at every call. `causal`, `window`, `scale` and `softcap` are those of `attend`.
 
     Attributes:
-        position: how queries and keys know where they stand.
-        dropout: share of the weights that is dropped now; 0 outside training.
+        position: the position encoding of queries and keys.
+        dropout: probability that a weight is dropped at this call; 0 outside training.
     """
 
     causal: bool = False
@@ -80,10 +80,10 @@ class LayerConfig:
 
 @dataclass(frozen=True, eq=False)
 class LayerInputs:
-    """What comes with one call, beside x.
+    """The arguments of one call besides x.
 
     Attributes:
-        context: what x looks at, when not at itself.
+        context: the tokens that keys and values are computed from; x itself when absent.
         past: keys and values of earlier tokens; those of this call are appended.
         mask, bias, query_offset: as in `attend`.
     """
@@ -101,20 +101,20 @@ SELF_ATTENTION = LayerInputs()
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Every tensor of the path, by name.
+    """Every tensor of the computation, by name.
 
     Attributes:
-        x: who asks.
-        context: who is asked; x itself in self-attention.
-        q, k, v: what each head asks, offers and says, positions taken in; k and v begin with those of the past.
-        visible: True where a query may see a key.
-        scores: as the softmax sees them, after cap and bias; -inf where hidden.
-        weights: of each row; exactly 0 where hidden.
-        sink: what a row gives to no key; 0 without a sink.
-        dropout_mask: what dropout multiplied the weights by, 0 or 1 / (1 - dropout); None without.
-        z: what each head says.
+        x: the tokens that attend.
+        context: the tokens that are attended to; x itself in self-attention.
+        q, k, v: of each head, with positions encoded; k and v begin with those of the cache.
+        visible: True where a query may attend to a key.
+        scores: what the softmax is taken of: scaled, capped, biased; -inf where hidden.
+        weights: of each query over the keys; exactly 0 where hidden.
+        sink: the weight of each query's sink; 0 without one.
+        dropout_mask: the factor of each weight, 0 or 1 / (1 - dropout); None without dropout.
+        z: the output of each head.
         writes: what each head adds to the output.
-        out: the sum of writes, and the output's bias.
+        out: the sum of the writes, plus the output bias.
     """
 
     x: Float[Tensor, "B T M"]
@@ -133,7 +133,7 @@ class Trace:
 
     @property
     def concat(self) -> Float[Tensor, "B T HE"]:
-        """The outputs z of all heads side by side, as w_o reads them."""
+        """The outputs z of all heads side by side: what W_o is applied to."""
         return concat_heads(self.z)
 
     @property
@@ -151,39 +151,18 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class LayerOutput:
-    """What the short cut gives back: the output, and the keys and values to be passed on as `past`."""
+    """The output of `forward`, and the keys and values to pass as `past` of the next call."""
 
     out: Float[Tensor, "B T M"]
     cache: KVCache
 
 
-def project_qkv(
-    x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION
-) -> tuple[Query, Key, Value, Call]:
-    """Where both ways begin: what every head asks, what it may look at, and the call that follows from the rules.
+def trace(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION) -> Trace:
+    """Compute the layer step by step and return every tensor. Memory grows with T × S.
 
     Raises:
         ShapeError: x, context, past, mask or bias do not fit together.
         ArgumentError, ArgumentTypeError: as `attend` raises them.
-    """
-    check_inputs(x, inputs.context, params.w_q, params.w_k)
-    answers = x if inputs.context is None else inputs.context
-    q = project(x, params.w_q, params.b_q)  # M1
-    k = project(answers, params.w_k, params.b_k)
-    v = project(answers, params.w_v, params.b_v)
-
-    start = 0 if inputs.past is None else inputs.past.length
-    k = config.position.rotate(k, torch.arange(start, start + k.shape[2], device=k.device)[None])
-    known = KVCache(k, v) if inputs.past is None else inputs.past.append(k, v)
-
-    call = make_call(q, known.k, config.causal, inputs.query_offset, config.window, inputs.mask, inputs.bias, config.scale, config.softcap, params.sink)
-    position_bias = config.position.bias(call.offset, q.shape[1], accumulation_dtype(q.dtype))
-    call = replace(call, bias=add_position_bias(call.bias, position_bias, q.shape[2], known.length))
-    return config.position.rotate(q, positions(call, q.shape[2])), known.k, known.v, call
-
-
-def trace(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION) -> Trace:
-    """Walk the path and keep every tensor of it. Memory grows with T × S: for looking, and for training with dropout.
 
     Example:
         >>> ones = torch.ones(4, 2, 2)
@@ -191,7 +170,7 @@ def trace(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = 
         >>> [[round(weight, 2) for weight in row] for row in path.weights[0, 1].tolist()]
         [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.33, 0.33, 0.33]]
     """
-    q, k, v, call = project_qkv(x, params, config, inputs)
+    q, k, v, call = project_qkv(x, params, config, inputs)  # M1
 
     visible = visible_plane(call, q.shape[2], k.shape[2])
     scores = cap_and_bias(dot_product(q, k, visible) * call.scale, call, visible)
@@ -205,12 +184,16 @@ def trace(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = 
 
 
 def forward(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig = DEFAULT_CONFIG, inputs: LayerInputs = SELF_ATTENTION) -> LayerOutput:
-    """The same output in memory that grows with the length and not with its square (but for dropout, which needs the weights).
+    """Compute the same output in memory that grows with the length, not with its square. (With dropout: as `trace` does.)
+
+    Raises:
+        ShapeError: x, context, past, mask or bias do not fit together.
+        ArgumentError, ArgumentTypeError: as `attend` raises them.
 
     Example:
         >>> ones = torch.ones(4, 2, 2)
-        >>> passed = forward(torch.ones(1, 3, 4), LayerParams(ones, ones, ones, torch.ones(2, 2, 4)), LayerConfig(causal=True))
-        >>> list(passed.out.shape), passed.cache.length
+        >>> found = forward(torch.ones(1, 3, 4), LayerParams(ones, ones, ones, torch.ones(2, 2, 4)), LayerConfig(causal=True))
+        >>> list(found.out.shape), found.cache.length
         ([1, 3, 4], 3)
     """
     if config.dropout:
@@ -221,3 +204,21 @@ def forward(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig 
     z = compute(q, k, v, call).output
 
     return LayerOutput(project_output(z, params.w_o, params.b_o), KVCache(k, v))
+
+
+def project_qkv(x: Float[Tensor, "B T M"], params: LayerParams, config: LayerConfig, inputs: LayerInputs) -> tuple[Query, Key, Value, Call]:
+    """Project x to queries, and the context to keys and values after those of the cache; encode positions; write the call down."""
+    check_inputs(x, inputs.context, params.w_q, params.w_k)
+    context = x if inputs.context is None else inputs.context
+    q = project(x, params.w_q, params.b_q)
+    k = project(context, params.w_k, params.b_k)
+    v = project(context, params.w_v, params.b_v)
+
+    start = 0 if inputs.past is None else inputs.past.length
+    k = config.position.rotate(k, torch.arange(start, start + k.shape[2], device=k.device)[None])
+    cache = KVCache(k, v) if inputs.past is None else inputs.past.append(k, v)
+
+    call = make_call(q, cache.k, config.causal, inputs.query_offset, config.window, inputs.mask, inputs.bias, config.scale, config.softcap, params.sink)
+    position_bias = config.position.bias(call.offset, q.shape[1], accumulation_dtype(q.dtype))
+    call = replace(call, bias=add_position_bias(call.bias, position_bias, q.shape[2], cache.length))
+    return config.position.rotate(q, positions(call, q.shape[2])), cache.k, cache.v, call

@@ -1,7 +1,7 @@
-"""Who may see whom: every row sees an interval of keys, less what a mask hides.
+"""Which keys each query may attend to: an interval of keys, minus those that a mask hides.
 
-`causal`, `window` and offsets are intervals by nature; most rules that models state as code (padding, packed texts,
-prefixes, blocks) turn out to be intervals too. An interval costs two numbers a row, whatever the length.
+`causal`, `window` and `query_offset` define intervals; most masks that models define as functions (padding, packed sequences,
+prefixes, chunks) turn out to be intervals too. An interval takes two numbers for each query, whatever the length.
 """
 
 from dataclasses import dataclass
@@ -13,41 +13,41 @@ from headwise.axes import Bool, Int, Interval, Mask, Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Visible:
-    """Row i sees key j when first <= j < stop and `mask`, where there is one, says True."""
+class VisibleKeys:
+    """Key j is visible to query i when first <= j < stop and `mask`, where there is one, is True."""
 
     first: Interval
     stop: Interval
     mask: Mask | Tiled | None = None
 
     def tile(self, rows: slice, keys: slice) -> Bool[Tensor, "#B #H t s"]:
-        """True where a query of `rows` sees a key of `keys`."""
+        """True where a key of `keys` is visible to a query of `rows`."""
         key = torch.arange(keys.start, keys.stop, device=self.first.device)
-        seen = (key >= self.first[:, :, rows, None]) & (key < self.stop[:, :, rows, None])
-        return seen if self.mask is None else seen & tile_of(self.mask, rows, keys)
+        visible = (key >= self.first[:, :, rows, None]) & (key < self.stop[:, :, rows, None])
+        return visible if self.mask is None else visible & tile_of(self.mask, rows, keys)
 
 
 class LazyMask(Tiled):
-    """A mask that is code: evaluated tile by tile, and turned into intervals where it proves to be made of them."""
+    """A mask that is a function: evaluated tile by tile, and replaced by intervals where it is equal to some."""
 
-    def intervals(self) -> "Visible | None":
-        """Intervals (with the rule itself as mask where they do not say all), or None when the rule cannot tell."""
+    def intervals(self) -> "VisibleKeys | None":
+        """Its intervals, with the mask itself in addition where they are not all of it; None when it does not know them."""
         raise NotImplementedError
 
 
-def visible(call: Call, queries: int, keys: int) -> Visible:
-    """The intervals of a call with so many queries and keys."""
+def visible_keys(call: Call, queries: int, keys: int) -> VisibleKeys:
+    """The visible keys of a call with so many queries and keys."""
     first, stop = band(call, queries, keys)
     if not isinstance(call.mask, LazyMask):
-        return Visible(first, stop, call.mask)
-    rule = call.mask.intervals()
-    if rule is None:
-        return Visible(first, stop, call.mask)
-    return Visible(torch.maximum(first, rule.first), torch.minimum(stop, rule.stop), rule.mask)
+        return VisibleKeys(first, stop, call.mask)
+    masked = call.mask.intervals()
+    if masked is None:
+        return VisibleKeys(first, stop, call.mask)
+    return VisibleKeys(torch.maximum(first, masked.first), torch.minimum(stop, masked.stop), masked.mask)
 
 
 def band(call: Call, queries: int, keys: int) -> tuple[Interval, Interval]:
-    """The keys from `first` up to, not including, `stop` that causality and the window leave to each query."""
+    """The keys from `first` up to, not including, `stop` that causality and the window leave to each query, [B, 1, T] each."""
     position = positions(call, queries)[:, None]
     behind, ahead = reach(call)
     first = torch.zeros_like(position) if behind is None else position - behind
@@ -56,7 +56,7 @@ def band(call: Call, queries: int, keys: int) -> tuple[Interval, Interval]:
 
 
 def reach(call: Call) -> tuple[int | None, int | None]:
-    """How far a query sees behind and ahead of its own position, both ends included; None = unlimited."""
+    """How many tokens behind and ahead of its position a query may attend to, the last ones included; None = unlimited."""
     behind, ahead = call.window if isinstance(call.window, tuple) else (None if call.window is None else call.window - 1, None)
     if call.causal:
         ahead = 0 if ahead is None else min(ahead, 0)
@@ -64,5 +64,5 @@ def reach(call: Call) -> tuple[int | None, int | None]:
 
 
 def positions(call: Call, queries: int) -> Int[Tensor, "B T"]:
-    """Where each query stands among the keys."""
+    """The position of each query among the keys."""
     return call.offset[:, None] + torch.arange(queries, device=call.offset.device)

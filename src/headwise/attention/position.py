@@ -1,7 +1,7 @@
-"""Where a token stands, told to attention: by turning q and k, or by a bias on the scores. Each way is a value.
+"""Position encodings: rotary embeddings of q and k, and two biases on the scores. Each is a value.
 
-Query i stands at p = offset + i, key j at j. All three ways look at j - p only, so that moving a whole text changes
-nothing. Nothing is remembered between calls: angles, slopes and buckets follow from the positions that are passed in.
+Query i is at position p = offset + i, key j at j. All depend on j - p alone, so that shifting a whole text changes nothing. No
+state is kept between calls: angles, slopes and buckets are computed from the positions that are passed in.
 """
 
 from bisect import bisect_left
@@ -19,14 +19,14 @@ Pairing = Literal["halves", "neighbours"]
 
 
 class PositionEncoding:
-    """Tells attention nothing about positions. The ways below override one of the two."""
+    """No position encoding (NoPE); the base class of those that are, each of which overrides one of the two methods."""
 
-    def rotate(self, x: Float[Tensor, "B N T D"], at: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
-        """Queries or keys that stand `at` these positions, as the scores are to see them."""
+    def rotate(self, x: Float[Tensor, "B N T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
+        """Encode positions in queries or keys: those of x are at `positions`."""
         return x
 
     def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "PositionBias | None":
-        """What is added to the scores of queries that stand from `offset` on."""
+        """The bias on the scores of queries whose first is at `offset`, or None."""
         return None
 
 
@@ -35,17 +35,17 @@ NOPE = PositionEncoding()
 
 @dataclass(frozen=True)
 class Rotary(PositionEncoding):
-    """Turns pairs of features by an angle that grows with the position, so that q·k depends on j - p.
+    """Rotary position embeddings (RoPE): pairs of features are rotated by angles proportional to the position, so that q·k depends on j - p.
 
-        pair m of a token at p turns by p · base^(-2m / width)
+        pair m of a token at p is rotated by p · base^(-2m / width)
 
-    Angles are taken in float64: in float32 they would be off by 0.004 radians at position 100,000.
+    Angles are computed in float64: in float32 they would be off by 0.004 radians at position 100,000.
 
     Args:
-        base: how much slower the last pair turns than the first.
-        width: features that turn, from the first on; all of them when absent.
+        base: sets the range of frequencies; RoPE's theta.
+        width: number of features that are rotated, from the first on; all of them when absent.
         pairing: "halves" pairs feature m with m + width/2 (Llama, GPT-NeoX), "neighbours" 2m with 2m + 1 (the paper,
-            GPT-J). Neither can be told from q·k alone; weights made for one are wrong with the other.
+            GPT-J). Parameters trained with one are wrong with the other.
 
     Raises:
         ArgumentError: base is not positive, width is not even, or the pairing has another name.
@@ -67,28 +67,28 @@ class Rotary(PositionEncoding):
         if not self.base > 0:
             raise ArgumentError(f"base must be positive, got {self.base}. Most models use 10000.")
         if self.width is not None and (self.width < 0 or self.width % 2):
-            raise ArgumentError(f"width must be even, since features turn in pairs, got {self.width}. Choose {self.width + 1} or leave it out.")
+            raise ArgumentError(f"width must be even, since features are rotated in pairs, got {self.width}. Choose {self.width + 1} or leave it out.")
         if self.pairing not in get_args(Pairing):
             raise ArgumentError(f"pairing must be 'halves' or 'neighbours', got {self.pairing!r}. Llama pairs halves.")
 
-    def rotate(self, x: Float[Tensor, "B N T D"], at: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
+    def rotate(self, x: Float[Tensor, "B N T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B N T D"]:
         width = x.shape[-1] if self.width is None else self.width
         if width > x.shape[-1] or width % 2:
-            raise ShapeError(f"width must be even and at most that of a head, got {width} and {x.shape[-1]}. Give Rotary(width=...) the features that turn.")
-        angle = _angles(at, width, self.base)[:, None]
+            raise ShapeError(f"width must be even and at most that of a head, got {width} and {x.shape[-1]}. Pass Rotary(width=...).")
+        angle = _angles(positions, width, self.base)[:, None]
         first, second = _pairs(x[..., :width].to(accumulation_dtype(x.dtype)), self.pairing)
         cos, sin = angle.cos().to(first.dtype), angle.sin().to(first.dtype)
-        turned = _unpair(first * cos - second * sin, first * sin + second * cos, self.pairing)
-        return torch.cat([turned.to(x.dtype), x[..., width:]], -1)
+        rotated = _unpair(first * cos - second * sin, first * sin + second * cos, self.pairing)
+        return torch.cat([rotated.to(x.dtype), x[..., width:]], -1)
 
 
 @dataclass(frozen=True)
 class Alibi(PositionEncoding):
-    """The further away a key, the lower its score, by a slope of each head's own: bias = -slope · |p - j|.
+    """Attention with linear biases: bias = -slope · |p - j|, with a slope for each head.
 
     Args:
-        slopes: one for each head. When absent those of the authors' code: 2^(-8/n), 2^(-16/n), ... for n heads, n a
-            power of two; else those of the next smaller power, then every other one of twice as many.
+        slopes: one for each head. When absent those of the authors' code: 2^(-8/n), 2^(-16/n), … for n heads, n a power of
+            two; otherwise those of the next smaller power of two, then every other one of those for twice as many heads.
 
     References:
         Press et al. 2022, section 3; head counts that are not powers of two: their code, which the paper's text leaves open.
@@ -101,11 +101,11 @@ class Alibi(PositionEncoding):
     slopes: tuple[float, ...] | None = None
 
     def slopes_of(self, heads: int) -> tuple[float, ...]:
-        """One slope for each of so many heads."""
+        """The slope of each of so many heads."""
         if self.slopes is None:
             return tuple(_series(heads))
         if len(self.slopes) != heads:
-            raise ShapeError(f"slopes must have one number for each of {heads} heads, got {len(self.slopes)}. Leave them out for the usual ones.")
+            raise ShapeError(f"slopes must have one number for each of {heads} heads, got {len(self.slopes)}. Leave them out for the published ones.")
         return self.slopes
 
     def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "PositionBias":
@@ -114,18 +114,19 @@ class Alibi(PositionEncoding):
 
 @dataclass(frozen=True, eq=False)
 class RelativeBuckets(PositionEncoding):
-    """A learned number for each head and each bucket of distances: near ones have one each, far ones share.
+    """T5's relative position bias: a learned number for each head and each bucket of distances.
 
-    Of n buckets (n/2 for each direction where both count), the first half is for the distances 0, 1, 2, ...; the rest
-    grow geometrically up to `max_distance`; all beyond share the last. Edges are found in whole numbers, without rounding.
+    Of n buckets (n/2 for each direction if bidirectional), the first half has one distance each: 0, 1, 2, …; the others grow
+    geometrically up to `max_distance`, beyond which all distances share the last. Their edges are computed in integers, without
+    rounding.
 
     Args:
         table: the learned numbers.
         max_distance: in tokens.
-        bidirectional: keys ahead get buckets of their own; otherwise they count as distance 0.
+        bidirectional: keys ahead of the query have buckets of their own; otherwise they count as distance 0.
 
     Raises:
-        ArgumentError: too few buckets, or a max_distance that lies within those that are single.
+        ArgumentError: too few buckets, or a max_distance within the buckets of one distance each.
 
     References:
         Raffel et al. 2020, section 2.1, as in the code that was published with it. T5 does not scale its scores: pass scale=1.
@@ -155,11 +156,11 @@ class RelativeBuckets(PositionEncoding):
         return self._one_way // 2
 
     def bucket(self, ahead: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The bucket of a key that stands so many tokens ahead of the query; behind is negative."""
-        far = ahead.abs() if self.bidirectional else (-ahead).clamp(min=0)
+        """The bucket of a key that is so many tokens ahead of the query; negative for behind."""
+        distance = ahead.abs() if self.bidirectional else (-ahead).clamp(min=0)
         edges = torch.tensor(_edges(self._one_way - self._single, self._single, self.max_distance), dtype=torch.int64, device=ahead.device)
-        grown = self._single + torch.bucketize(far, edges, right=True)
-        found = torch.where(far < self._single, far, grown)
+        shared = self._single + torch.bucketize(distance, edges, right=True)
+        found = torch.where(distance < self._single, distance, shared)
         return found + self._one_way * (ahead > 0) if self.bidirectional else found
 
     def bias(self, offset: Int[Tensor, " B"], heads: int, dtype: torch.dtype) -> "PositionBias":
@@ -170,18 +171,18 @@ class RelativeBuckets(PositionEncoding):
 
 @dataclass(frozen=True, eq=False)
 class PositionBias(Tiled):
-    """A bias that follows from positions and some learned or fixed numbers, evaluated tile by tile.
+    """A bias that is a function of positions and of some learned or fixed numbers, evaluated tile by tile.
 
     Attributes:
-        offset: p of the first query, of each batch row.
-        numbers: that the bias is made of. Where they learn the plane must be whole, since no gradient flows into a tile.
+        offset: p of the first query, for each batch row.
+        numbers: the slopes or the table. Where these have a gradient the bias must be materialised: tiles have none.
     """
 
     offset: Int[Tensor, " B"]
     numbers: Tensor
 
     def ahead(self, rows: slice, keys: slice) -> Int[Tensor, "b t s"]:
-        """j - p; one batch row where all stand alike."""
+        """j - p, with one batch row where all have the same offset."""
         offset = self.offset[:1] if bool((self.offset == self.offset[:1]).all()) else self.offset
         device = offset.device
         p = offset[:, None, None] + torch.arange(rows.start, rows.stop, device=device)[:, None]
@@ -204,7 +205,7 @@ class _BucketedBias(PositionBias):
 
 @dataclass(frozen=True, eq=False)
 class _Sum(Tiled):
-    """Two biases at once."""
+    """The sum of a position bias and another bias."""
 
     position_bias: PositionBias
     other: Bias | Tiled
@@ -214,19 +215,19 @@ class _Sum(Tiled):
 
 
 def add_position_bias(bias: Bias | Tiled | None, position_bias: PositionBias | None, queries: int, keys: int) -> Bias | Tiled | None:
-    """The bias of a call and that of the positions together: in tiles, or whole where one of them learns."""
+    """The sum of a call's bias and a position bias: evaluated tile by tile, or materialised where one of them has a gradient."""
     if position_bias is None:
         return bias
-    both = position_bias if bias is None else _Sum(position_bias, bias)
-    learns = any(isinstance(numbers, Tensor) and numbers.requires_grad for numbers in (position_bias.numbers, bias))
-    return both.tile(slice(0, queries), slice(0, keys)) if learns and torch.is_grad_enabled() else both
+    total = position_bias if bias is None else _Sum(position_bias, bias)
+    differentiable = any(isinstance(numbers, Tensor) and numbers.requires_grad for numbers in (position_bias.numbers, bias))
+    return total.tile(slice(0, queries), slice(0, keys)) if differentiable and torch.is_grad_enabled() else total
 
 
-def _angles(at: Int[Tensor, "b T"], width: int, base: float) -> Float[Tensor, "b T pairs"]:
-    place = at.cpu() if at.device.type == "mps" else at  # which has no float64
-    pace = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=place.device) / max(width, 1))
-    angle = place.double()[..., None] * pace
-    return angle.float().to(at.device) if at.device.type == "mps" else angle
+def _angles(positions: Int[Tensor, "b T"], width: int, base: float) -> Float[Tensor, "b T pairs"]:
+    p = positions.cpu() if positions.device.type == "mps" else positions  # which has no float64
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=p.device) / max(width, 1))
+    angle = p.double()[..., None] * frequencies
+    return angle.float().to(positions.device) if positions.device.type == "mps" else angle
 
 
 def _pairs(x: Float[Tensor, "B N T width"], pairing: Pairing) -> tuple[Tensor, Tensor]:
@@ -248,10 +249,10 @@ def _series(heads: int) -> list[float]:
 
 @cache
 def _edges(steps: int, single: int, max_distance: int) -> list[int]:
-    """The smallest distance of every bucket after the first shared one.
+    """The smallest distance of every shared bucket after the first.
 
-    The n-th edge is the least d with d ≥ single · (max_distance / single)^(n / steps); both sides to the power of `steps`
-    are whole numbers.
+    The n-th is the least d with d ≥ single · (max_distance / single)^(n / steps); raised to the power of `steps` both sides
+    are integers.
     """
     distances = range(max_distance)
     return [bisect_left(distances, single ** (steps - n) * max_distance**n, key=lambda d: d**steps) for n in range(1, steps)]

@@ -1,4 +1,4 @@
-"""What a statistic is: a definition on the weights, and a way to gather it tile by tile without them."""
+"""What a statistic is: its definition on the weights, and how the same number is accumulated tile by tile without them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,15 @@ from headwise.axes import Bool, Float, Int, Rows, Tensor, Weights
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """What a definition may look at beside the weights."""
+class StatisticContext:
+    """What a definition may use in addition to the weights.
+
+    Attributes:
+        position: of each query.
+        visible: True where a query may attend to a key.
+        sink: the weight of each query's sink, or None.
+        segments: the label of each key, or None.
+    """
 
     position: Int[Tensor, "B T"]
     visible: Bool[Tensor, "B H T S"]
@@ -19,20 +26,21 @@ class Scene:
 
 
 @dataclass(frozen=True, eq=False)
-class Tile:
-    """Scores of some rows against some keys while attention is being computed: n heads, t rows, s keys at once.
+class SoftmaxTile:
+    """One tile of the online softmax: n heads, t rows, s keys.
 
     Attributes:
-        mass: e^(score - running maximum); 0 where hidden.
-        logs: score - running maximum; 0 where hidden.
-        total: the sum of `mass` over the keys.
-        keys: which keys these are.
+        exp_scores: e^(score - running maximum); 0 where hidden.
+        shifted_scores: score - running maximum; 0 where hidden.
+        total: the sum of `exp_scores` over the keys.
+        improved: True where the running maximum rose with this tile.
+        keys: the keys of the tile.
         position: of each row.
-        segments: one column a label, 1 where a key carries it.
+        segments: a column for each label, 1 where a key has it.
     """
 
-    mass: Float[Tensor, "n t s"]
-    logs: Float[Tensor, "n t s"]
+    exp_scores: Float[Tensor, "n t s"]
+    shifted_scores: Float[Tensor, "n t s"]
     total: Float[Tensor, "n t"]
     improved: Bool[Tensor, "n t"]
     keys: slice
@@ -41,50 +49,51 @@ class Tile:
 
 
 @dataclass(frozen=True, eq=False)
-class End:
-    """What is known of the rows once every tile has been seen.
+class RowSoftmax:
+    """The softmax of some rows after the last tile.
 
     Attributes:
-        highest: the largest score of a visible key.
-        lse: with the sink.
-        norm: e^(highest - lse): turns gathered mass into weight.
-        sink: the sink's logit.
+        max_score: the largest score of a visible key.
+        lse: including the sink.
+        norm: e^(max_score - lse), which turns a sum of `exp_scores` into a sum of weights.
+        sink: the sink's logit, or None.
     """
 
-    highest: Float[Tensor, "n t"]
+    max_score: Float[Tensor, "n t"]
     lse: Float[Tensor, "n t"]
     norm: Float[Tensor, "n t"]
     sink: Float[Tensor, "n t"] | None
 
 
-class Running:
-    """Gathers one statistic for some rows, tile by tile. Linear in the weights, unless a subclass says otherwise."""
+class Accumulator:
+    """Accumulates one statistic of some rows, tile by tile. Linear in the weights, unless a subclass overrides that."""
 
     def __init__(self) -> None:
         self.sum: Tensor | None = None
 
     @property
     def started(self) -> bool:
-        """Whether there is anything to finish: rows that see no key have no tiles."""
+        """Whether there is anything to finish: rows without visible keys have no tiles."""
         return self.sum is not None
 
     def rescale(self, factor: Float[Tensor, "n t"], shift: Float[Tensor, "n t"]) -> None:
-        """The running maximum rose by -shift: what was gathered is worth `factor` = e^shift of what it was."""
+        """The running maximum rose by -shift: multiply what was accumulated by `factor` = e^shift."""
         if self.sum is not None:
             self.sum.mul_(factor if self.sum.dim() == 2 else factor[..., None])
 
-    def add(self, tile: Tile) -> None:
+    def add(self, tile: SoftmaxTile) -> None:
+        """Take one more tile into account."""
         part = self.contribution(tile)
         if part is not None:
             self.sum = part if self.sum is None else self.sum.add_(part)
 
-    def contribution(self, tile: Tile) -> Tensor | None:
-        """The sum over the tile's keys, or None where it has none that count."""
+    def contribution(self, tile: SoftmaxTile) -> Tensor | None:
+        """The sum over the keys of a tile, or None where none of them counts."""
         return None
 
-    def finish(self, end: End) -> Tensor:
-        """The number of each row; called when `started`."""
-        return self.sum * (end.norm if self.sum.dim() == 2 else end.norm[..., None])
+    def finish(self, rows: RowSoftmax) -> Tensor:
+        """The statistic of each row; called when `started`."""
+        return self.sum * (rows.norm if self.sum.dim() == 2 else rows.norm[..., None])
 
 
 @dataclass(frozen=True)
@@ -92,54 +101,54 @@ class Statistic:
     """One number for each query of each head.
 
     Attributes:
-        statement: what it tells, in a sentence.
+        statement: what it is, in a sentence.
         formula: w is the row of weights, p the query's position, j a key.
-        of_weights: its definition, from materialised weights (hidden ones exactly 0) in float64.
-        running: gathers it tile by tile; None where it takes a second pass over the keys.
-        dead: its value in a row that sees no key; None where the definition itself says.
-        asked_by_name: not part of "all".
-        needs_segments: reads the labels of the keys.
+        of_weights: its definition, on materialised weights (hidden ones exactly 0) in float64.
+        accumulator: accumulates it tile by tile; None where it takes a second pass over the keys.
+        if_empty: its value in a row with no visible key; None where the definition gives it.
+        opt_in: computed only when asked for by name, not as part of "all".
+        needs_segments: uses the labels of the keys.
         unit: of the number.
         dtype: of the number; that of lse when None.
     """
 
     statement: str
     formula: str
-    of_weights: Callable[[Weights, Scene], Tensor]
-    running: Callable[[], Running] | None
-    dead: float | None = float("nan")
-    asked_by_name: bool = False
+    of_weights: Callable[[Weights, StatisticContext], Tensor]
+    accumulator: Callable[[], Accumulator] | None
+    if_empty: float | None = float("nan")
+    opt_in: bool = False
     needs_segments: bool = False
     unit: str = ""
     dtype: torch.dtype | None = None
 
 
-def labels(segments: Int[Tensor, "B S"]) -> int:
-    """How many spans the labels name."""
+def label_count(segments: Int[Tensor, "B S"]) -> int:
+    """The number of labels: one more than the largest."""
     return max(int(segments.max()) + 1, 0) if segments.numel() else 0
 
 
 def weight_at(weights: Weights, key: Int[Tensor, "B T"]) -> Rows:
-    """The weight that each row gives to one key of its own; 0 where there is no such key."""
-    there = (key >= 0) & (key < weights.shape[-1])
+    """The weight of each query on one key of its own; 0 where there is no such key."""
+    exists = (key >= 0) & (key < weights.shape[-1])
     index = key.clamp(0, max(weights.shape[-1] - 1, 0))[:, None, :, None].expand(*weights.shape[:3], 1)
     if weights.shape[-1] == 0:
         return weights.sum(-1)
-    return weights.gather(-1, index)[..., 0] * there[:, None]
+    return weights.gather(-1, index)[..., 0] * exists[:, None]
 
 
-class MassAt(Running):
-    """The mass on one key a row: the key `shift` places after the row's own position."""
+class WeightAtOffset(Accumulator):
+    """The weight on one key of each row: the one `offset` tokens after the row's own position."""
 
-    def __init__(self, shift: int) -> None:
+    def __init__(self, offset: int) -> None:
         super().__init__()
-        self.shift = shift
+        self.offset = offset
 
-    def contribution(self, tile: Tile) -> Tensor | None:
-        column = tile.position + self.shift - tile.keys.start
+    def contribution(self, tile: SoftmaxTile) -> Tensor | None:
+        column = tile.position + self.offset - tile.keys.start
         width = tile.keys.stop - tile.keys.start
-        there = (column >= 0) & (column < width)
-        if not bool(there.any()):
+        exists = (column >= 0) & (column < width)
+        if not bool(exists.any()):
             return None
-        index = column.clamp(0, width - 1).expand(tile.mass.shape[:2])
-        return tile.mass.gather(-1, index[..., None])[..., 0].where(there, 0)
+        index = column.clamp(0, width - 1).expand(tile.exp_scores.shape[:2])
+        return tile.exp_scores.gather(-1, index[..., None])[..., 0].where(exists, 0)

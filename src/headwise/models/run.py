@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headwise.attention.call import Area
+from headwise.attention.call import MapRegion
 from headwise.attention.weights import pooled_weights
 from headwise.axes import Float, Tensor
 from headwise.catalog import late
@@ -144,7 +144,7 @@ class Run:
         """
         place = self._place(layer, head, batch, part)
         rows, columns = _range("queries", queries, place.queries), _range("keys", keys, place.keys)
-        found = self._pooled(place, head, batch, Area(rows, columns))
+        found = self._pooled(place, head, batch, MapRegion(rows, columns))
         padding = self._metadata.padding[place.part]
         return found if padding is None else found.masked_fill(padding[batch, rows, None], torch.nan)
 
@@ -161,8 +161,8 @@ class Run:
         """
         place = self._place(layer, head, batch, part)
         padding = self._metadata.padding[place.part]
-        blank = None if padding is None else padding[batch : batch + 1]
-        return self._pooled(place, head, batch, replace(tile_area(place.queries, place.keys, level, column, row, pool), blank=blank))
+        padding = None if padding is None else padding[batch : batch + 1]
+        return self._pooled(place, head, batch, replace(tile_area(place.queries, place.keys, level, column, row, pool), padding=padding))
 
     @property
     def outputs(self) -> dict[str, Tensor]:
@@ -231,7 +231,7 @@ class Run:
         queries, keys = (decoder, metadata.tokens) if "decoder" in part else (metadata.tokens, metadata.tokens)
         return part_dataset(part, places, numbers, queries, keys if places[0].cross else queries, metadata.padding[part])
 
-    def _pooled(self, place: Place, head: int, batch: int, area: Area) -> Float[Tensor, "h w"]:
+    def _pooled(self, place: Place, head: int, batch: int, area: MapRegion) -> Float[Tensor, "h w"]:
         query, key, lse, call = one_head(self._stored_call(place.index), batch, head)
         return pooled_weights(query, key, lse, call, area)[0, 0].cpu()
 

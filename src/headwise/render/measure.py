@@ -41,7 +41,7 @@ def measures() -> Mapping[str, Measure]:
         >>> list(measures())[:3], "peak" in measures()
         (['distance', 'entropy', 'first'], False)
     """
-    means = {name: entry for name, entry in statistics().items() if not entry.asked_by_name and name != "peak"}
+    means = {name: entry for name, entry in statistics().items() if not entry.opt_in and name != "peak"}
     return {**{name: Measure(entry.statement, entry.unit) for name, entry in means.items()}, **WRITES}
 
 

@@ -1,1 +1,1 @@
-"""Implementations of one call: one file each, none of which imports another."""
+"""Implementations of attention: one file each, none of which imports another."""

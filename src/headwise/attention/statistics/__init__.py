@@ -1,4 +1,4 @@
-"""One file a statistic: its definition on the weights, and how it is gathered without them."""
+"""One file for each statistic: its definition on the weights, and how it is accumulated without them."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from headwise.catalog import entries
 
 
 def statistics() -> Mapping[str, Statistic]:
-    """Every statistic by name: what it tells (`statement`), its `formula` and its `unit`.
+    """Every statistic by name, with its `statement`, `formula` and `unit`.
 
     Example:
         >>> statistics()["entropy"].unit

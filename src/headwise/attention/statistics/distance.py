@@ -1,35 +1,35 @@
-"""How far a row looks."""
+"""The distance over which a query attends."""
 
 import torch
 
-from headwise.attention.statistic import Running, Scene, Statistic
-from headwise.axes import Rows, Weights
+from headwise.attention.statistic import Accumulator, SoftmaxTile, Statistic, StatisticContext
+from headwise.axes import Rows, Tensor, Weights
 
 
-def of_weights(weights: Weights, scene: Scene) -> Rows:
+def of_weights(weights: Weights, context: StatisticContext) -> Rows:
     key = torch.arange(weights.shape[-1], device=weights.device)
-    away = (scene.position[:, None, :, None] - key).abs()
-    return (weights * away).sum(-1)
+    distance = (context.position[:, None, :, None] - key).abs()
+    return (weights * distance).sum(-1)
 
 
-class Distance(Running):
-    """Where a tile lies on one side of its rows, Σ mass·|p - j| is a plain moment, taken from the tile's first key."""
+class Distance(Accumulator):
+    """Accumulates Σ e^x·|p - j|; where all keys of a tile are on one side of the rows, from the first moment of e^x."""
 
-    def contribution(self, tile):
+    def contribution(self, tile: SoftmaxTile) -> Tensor | None:
         start, stop = tile.keys.start, tile.keys.stop
-        near = (tile.position - start).to(tile.mass.dtype)
-        ramp = torch.arange(stop - start, device=tile.mass.device, dtype=tile.mass.dtype)
+        from_start = (tile.position - start).to(tile.exp_scores.dtype)
+        ramp = torch.arange(stop - start, device=tile.exp_scores.device, dtype=tile.exp_scores.dtype)
         lowest, highest = (int(end) for end in tile.position.aminmax())
         if lowest < stop - 1 and highest > start:
-            return (tile.mass * (near[..., None] - ramp).abs()).sum(-1)
-        moment = tile.mass @ ramp
-        return near * tile.total - moment if lowest >= stop - 1 else moment - near * tile.total
+            return (tile.exp_scores * (from_start[..., None] - ramp).abs()).sum(-1)
+        moment = tile.exp_scores @ ramp
+        return from_start * tile.total - moment if lowest >= stop - 1 else moment - from_start * tile.total
 
 
 ENTRY = Statistic(
-    statement="The mean distance between the query's position and the keys, weighted.",
+    statement="The mean distance between the query's position and the keys, weighted by attention.",
     formula="Σ_j w_j · |p - j|",
     of_weights=of_weights,
-    running=Distance,
+    accumulator=Distance,
     unit="tokens",
 )

@@ -1,25 +1,27 @@
-"""The largest weight of a row."""
+"""The largest weight of a query."""
 
-from headwise.attention.statistic import Running, Scene, Statistic
-from headwise.axes import Rows, Weights
+from headwise.attention.statistic import Accumulator, RowSoftmax, Statistic, StatisticContext
+from headwise.axes import Rows, Tensor, Weights
 
 
-def of_weights(weights: Weights, scene: Scene) -> Rows:
+def of_weights(weights: Weights, context: StatisticContext) -> Rows:
     return weights.amax(-1) if weights.shape[-1] else weights.sum(-1)
 
 
-class MaxWeight(Running):
+class MaxWeight(Accumulator):
     """The running maximum itself."""
 
-    started = True  # pyright: ignore[reportAssignmentType]
+    @property
+    def started(self) -> bool:
+        return True
 
-    def finish(self, end):
-        return end.norm.clone()
+    def finish(self, rows: RowSoftmax) -> Tensor:
+        return rows.norm.clone()
 
 
 ENTRY = Statistic(
-    statement="The largest weight of the row.",
+    statement="The largest weight of the query.",
     formula="max_j w_j",
     of_weights=of_weights,
-    running=MaxWeight,
+    accumulator=MaxWeight,
 )

@@ -1,38 +1,38 @@
-"""The key that a row looks at most."""
+"""The key with the largest weight."""
 
 import torch
 
-from headwise.attention.statistic import Running, Scene, Statistic
-from headwise.axes import Int, Tensor, Weights
+from headwise.attention.statistic import Accumulator, RowSoftmax, SoftmaxTile, Statistic, StatisticContext
+from headwise.axes import Float, Int, Tensor, Weights
 
 
-def of_weights(weights: Weights, scene: Scene) -> Int[Tensor, "B H T"]:
+def of_weights(weights: Weights, context: StatisticContext) -> Int[Tensor, "B H T"]:
     if weights.shape[-1] == 0:
         return torch.full(weights.shape[:3], -1, device=weights.device)
-    peak = torch.where(scene.visible, weights, -1.0).argmax(-1)
+    peak = torch.where(context.visible, weights, -1.0).argmax(-1)
     return peak.where(~weights.isnan().any(-1), -1)
 
 
-class Peak(Running):
-    """Remembers where the running maximum was met first."""
+class Peak(Accumulator):
+    """The key at which the running maximum was reached first."""
 
-    def rescale(self, factor, shift):
+    def rescale(self, factor: Float[Tensor, "n t"], shift: Float[Tensor, "n t"]) -> None:
         return
 
-    def add(self, tile):
-        best = torch.where(tile.mass > 0, tile.logs, -torch.inf).argmax(-1) + tile.keys.start
+    def add(self, tile: SoftmaxTile) -> None:
+        best = torch.where(tile.exp_scores > 0, tile.shifted_scores, -torch.inf).argmax(-1) + tile.keys.start
         self.sum = best if self.sum is None else best.where(tile.improved, self.sum)
 
-    def finish(self, end):
-        return self.sum.where(~end.norm.isnan(), -1)
+    def finish(self, rows: RowSoftmax) -> Tensor:
+        return self.sum.where(~rows.norm.isnan(), -1)
 
 
 ENTRY = Statistic(
-    statement="The key with the largest weight: the first of equals; -1 where a row sees no key or a NaN.",
+    statement="The key with the largest weight, the first of equals; -1 in a row with no visible key or with a NaN.",
     formula="argmax_j w_j",
     of_weights=of_weights,
-    running=Peak,
-    dead=-1,
+    accumulator=Peak,
+    if_empty=-1,
     dtype=torch.int64,
     unit="key",
 )

@@ -1,19 +1,19 @@
-"""How much attention a key gets from all queries together."""
+"""The attention that a key receives from all queries."""
 
-from headwise.attention.statistic import Scene, Statistic
+from headwise.attention.statistic import Statistic, StatisticContext
 from headwise.axes import Float, Tensor, Weights
 
 
-def of_weights(weights: Weights, scene: Scene) -> Float[Tensor, "B H S"]:
+def of_weights(weights: Weights, context: StatisticContext) -> Float[Tensor, "B H S"]:
     return weights.sum(-2)
 
 
 ENTRY = Statistic(
-    statement="What a key receives from all queries together: its column's sum.",
+    statement="The attention that a key receives from all queries: the sum of its column.",
     formula="Σ_i w_ij",
     of_weights=of_weights,
-    running=None,
-    dead=None,
-    asked_by_name=True,
+    accumulator=None,
+    if_empty=None,
+    opt_in=True,
     unit="rows",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import einsum
 
-from headwise.attention.mask import visible
+from headwise.attention.mask import visible_keys
 from headwise.attention.weights import weights
 from headwise.axes import Float, Tensor
 from headwise.models.layout import w_o_by_head
@@ -59,7 +59,7 @@ def _one_layer(heard: "AttentionRecord", blocks: Float[Tensor, "H E M"] | None) 
     asked = heard.request
     queries, keys = slice(1, asked.query.shape[2]), slice(0, asked.key.shape[2])
     every = weights(asked.query, asked.key, heard.attended.lse, asked.call, queries, keys)[0].double()
-    seen = visible(asked.call, asked.query.shape[2], asked.key.shape[2]).tile(queries, keys)[0].expand(every.shape)
+    seen = visible_keys(asked.call, asked.query.shape[2], asked.key.shape[2]).tile(queries, keys)[0].expand(every.shape)
     equal = (seen[..., 0] / seen.sum(-1).clamp(min=1)).double().mean(-1)
     return every[..., 0].mean(-1), _from_first(every, asked.value[0], blocks), equal
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from headwise.attention.call import Call
-from headwise.attention.mask import LazyMask, visible
+from headwise.attention.mask import LazyMask, visible_keys
 from headwise.models.masks.mask_description import MaskDescription
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def reach(passage: "EvalText", length: int) -> Reach:
         if key not in known:
             known[key] = _pairs(call, length)
         found.append(known[key])
-        seen = visible(call, queries, queries).tile(slice(0, queries), slice(0, queries))
+        seen = visible_keys(call, queries, queries).tile(slice(0, queries), slice(0, queries))
         causal = causal and not bool(seen.triu(1).any())
     return Reach(length, tuple(found), length * (length + 1) // 2 if causal else length * length, causal)
 

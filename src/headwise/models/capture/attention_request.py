@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headwise.attention.call import Call, Tiled, tile_of
-from headwise.attention.mask import LazyMask, Visible
+from headwise.attention.mask import LazyMask, VisibleKeys
 from headwise.axes import Bool, Int, Key, Query, Tensor, Value
 from headwise.errors import ModelError
 from headwise.models.masks.diagonal_bias import DiagonalTensor
@@ -150,15 +150,15 @@ class TensorMask(LazyMask):
 
     def __init__(self, mask: Bool[Tensor, "#B #H #T #S"]) -> None:
         self.mask = mask
-        self._visible: Visible | None = None
+        self._visible: VisibleKeys | None = None
 
     def tile(self, rows: slice, keys: slice) -> Tensor:
         return tile_of(self.mask, rows, keys)
 
-    def intervals(self) -> Visible:
+    def intervals(self) -> VisibleKeys:
         if self._visible is None:
             extent = find_extent(self.tile, self.mask.shape[2], self.mask.shape[3], self.mask.device)
-            self._visible = Visible(extent.first, extent.stop, None if extent.whole else self.mask)
+            self._visible = VisibleKeys(extent.first, extent.stop, None if extent.whole else self.mask)
         return self._visible
 
 
@@ -174,7 +174,7 @@ class IndexedKeys(LazyMask):
         seen = listed[:, None, :, keys]
         return seen if self.others is None else seen & tile_of(self.others, rows, keys)
 
-    def intervals(self) -> Visible | None:
+    def intervals(self) -> VisibleKeys | None:
         return None
 
 
@@ -234,7 +234,7 @@ class MaskIntersection(LazyMask):
     def tile(self, rows: slice, keys: slice) -> Tensor:
         return tile_of(self.one, rows, keys) & tile_of(self.other, rows, keys)
 
-    def intervals(self) -> Visible | None:
+    def intervals(self) -> VisibleKeys | None:
         return None
 
 

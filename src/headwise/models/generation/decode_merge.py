@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import pad
 
 from headwise.attention.call import Attended, Call, Tiled, tile_of
-from headwise.attention.mask import LazyMask, Visible, visible
+from headwise.attention.mask import LazyMask, VisibleKeys, visible_keys
 from headwise.axes import Bool, Float, Key, Tensor, Value
 from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.layout import AttentionSite, Layout
@@ -28,7 +28,7 @@ class StepRows:
 
     rows: slice
     keys: slice
-    seen: Visible
+    seen: VisibleKeys
     bias: Tensor | Tiled | None
 
 
@@ -48,9 +48,9 @@ class MergedMask(LazyMask):
         seen = _stacked([pad(_seen_of(step, *part), margin) for step, part, margin in _overlaps(self.steps, rows, keys)], 2)
         return seen if self.over is None else seen & ~self.over[:, None, None, keys]
 
-    def intervals(self) -> Visible:
+    def intervals(self) -> VisibleKeys:
         plain = self.over is None and all(step.seen.mask is None for step in self.steps)
-        return Visible(self.first, self.stop, None if plain else self)
+        return VisibleKeys(self.first, self.stop, None if plain else self)
 
 
 class MergedBias(Tiled):
@@ -161,7 +161,7 @@ def _named(site: AttentionSite, turns: "Counter[str]") -> tuple[str, int]:
 
 
 def _step(call: Call, row: int, rows: int, start: int, keys: int) -> StepRows:
-    return StepRows(slice(row, row + rows), slice(start, start + keys), visible(call, rows, keys), call.bias)
+    return StepRows(slice(row, row + rows), slice(start, start + keys), visible_keys(call, rows, keys), call.bias)
 
 
 def _overlaps(steps: Sequence[StepRows], rows: slice, keys: slice) -> list[tuple[StepRows, tuple[slice, slice], tuple[int, int]]]:

@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from headwise.attention.mask import LazyMask, Visible
+from headwise.attention.mask import LazyMask, VisibleKeys
 from headwise.axes import Bool, Float, Tensor
 from headwise.models.masks.key_intervals import KeyExtent, find_extent
 
@@ -51,7 +51,7 @@ class MaskDescription(LazyMask):
         self.dtype, self.device = dtype, torch.device(device)
         self.attention_mask = attention_mask
         self.padding = self._padding(attention_mask)
-        self._visible: Visible | None = None
+        self._visible: VisibleKeys | None = None
         self._whole: Tensor | None = None
         self._lock = Lock()
 
@@ -64,7 +64,7 @@ class MaskDescription(LazyMask):
         seen = self._rule(rows, keys)
         return seen if self.padding is None else seen & self.padding[:, None, None, keys]
 
-    def intervals(self) -> Visible:
+    def intervals(self) -> VisibleKeys:
         """First and last key of every row, which is the whole mask where rows see intervals; found once, then kept."""
         with self._lock:
             if self._visible is None:
@@ -119,14 +119,14 @@ class MaskDescription(LazyMask):
         real = torch.nn.functional.pad(known, (0, self.keys - known.shape[1]))
         return None if bool(real.all()) else real.to(self.device)
 
-    def _with_padding(self, extent: KeyExtent) -> Visible:
+    def _with_padding(self, extent: KeyExtent) -> VisibleKeys:
         if self.padding is None:
-            return Visible(extent.first, extent.stop, None if extent.whole else self)
+            return VisibleKeys(extent.first, extent.stop, None if extent.whole else self)
         real = find_extent(lambda rows, keys: self.padding[:, None, None, keys], 1, self.keys, self.device)
         first, stop = torch.maximum(extent.first, real.first), torch.minimum(extent.stop, real.stop)
         if not extent.whole:
-            return Visible(first, stop, self)
-        return Visible(first, stop, None if real.whole else self.padding[:, None, None, :])
+            return VisibleKeys(first, stop, self)
+        return VisibleKeys(first, stop, None if real.whole else self.padding[:, None, None, :])
 
 
 class MaskHandle(torch.Tensor):

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from headwise.attention.call import Call, Tiled
-from headwise.attention.mask import LazyMask, Visible, visible
+from headwise.attention.mask import LazyMask, VisibleKeys, visible_keys
 from headwise.axes import Interval, Tensor
 from headwise.errors import ArgumentError, CheckpointError, ModelError, WritesRefused
 from headwise.models.layout import Layout
@@ -126,12 +126,12 @@ class IntervalMask(LazyMask):
     """A mask that is known by the first and last key of each row, and by a tensor where rows do not see intervals."""
 
     def __init__(self, first: Interval, stop: Interval, mask: Tensor | None) -> None:
-        self.visible = Visible(first, stop, mask)
+        self.visible = VisibleKeys(first, stop, mask)
 
     def tile(self, rows: slice, keys: slice) -> Tensor:
         return self.visible.tile(rows, keys)
 
-    def intervals(self) -> Visible:
+    def intervals(self) -> VisibleKeys:
         return self.visible
 
 
@@ -198,7 +198,7 @@ def _is_proved(run: Run) -> bool:
 
 def _tensors(kept: StoredCall) -> dict[str, Tensor]:
     queries, keys = kept.query.shape[2], kept.key.shape[2]
-    seen = visible(kept.call, queries, keys)
+    seen = visible_keys(kept.call, queries, keys)
     found = {
         "query": kept.query,
         "key": kept.key,

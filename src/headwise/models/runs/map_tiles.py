@@ -1,6 +1,6 @@
 """A map of weights at any zoom, 256 x 256 pixels at a time: levels, columns and rows as OpenSeadragon counts them."""
 
-from headwise.attention.call import Area
+from headwise.attention.call import MapRegion
 from headwise.errors import ArgumentError
 
 SIZE = 256
@@ -17,7 +17,7 @@ def levels(queries: int, keys: int) -> int:
     return (max(queries, keys) - 1).bit_length()
 
 
-def tile_area(queries: int, keys: int, level: int, column: int, row: int, pool: str) -> Area:
+def tile_area(queries: int, keys: int, level: int, column: int, row: int, pool: str) -> MapRegion:
     """The rectangle of one tile; smaller than 256 cells at the right and lower edge.
 
     Args:
@@ -39,7 +39,7 @@ def tile_area(queries: int, keys: int, level: int, column: int, row: int, pool: 
     _check("column", column, -(-keys // span))
     _check("row", row, -(-queries // span))
     rows = slice(row * span, min((row + 1) * span, queries))
-    return Area(rows, slice(column * span, min((column + 1) * span, keys)), cell, mean=pool == "mean")
+    return MapRegion(rows, slice(column * span, min((column + 1) * span, keys)), cell, mean=pool == "mean")
 
 
 def _check(name: str, number: int, count: int) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headwise.attention.call import Call, Tiled, tile_of
-from headwise.attention.mask import LazyMask, Visible
+from headwise.attention.mask import LazyMask, VisibleKeys
 from headwise.axes import Key, Query, Rows, Tensor
 from headwise.models.runs.activation_store import StoredCall
 
@@ -54,9 +54,9 @@ class _OneHead(LazyMask):
     def tile(self, rows: slice, keys: slice) -> Tensor:
         return _cut(self.of.tile(rows, keys), self.batch, self.head)
 
-    def intervals(self) -> Visible | None:
+    def intervals(self) -> VisibleKeys | None:
         seen = self.of.intervals() if isinstance(self.of, LazyMask) else None
         if seen is None:
             return None
         mask = None if seen.mask is None else _plane(seen.mask, self.batch, self.head)
-        return Visible(_cut(seen.first, self.batch, self.head), _cut(seen.stop, self.batch, self.head), mask)
+        return VisibleKeys(_cut(seen.first, self.batch, self.head), _cut(seen.stop, self.batch, self.head), mask)

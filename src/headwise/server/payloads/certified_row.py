@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from headwise.attention.call import tile_of
-from headwise.attention.mask import visible
+from headwise.attention.mask import visible_keys
 from headwise.conformance.exact.certificate import certify, spacing
 from headwise.models.runs.slicing import one_head
 
@@ -25,7 +25,7 @@ def certify_row(run: "Run", place: "Place", head: int, query: int) -> dict[str, 
     """
     queries, key, lse, call = one_head(run.stored_call(place.layer, place.part), 0, head)
     row, all_keys = slice(query, query + 1), slice(0, place.keys)
-    allowed = visible(call, place.queries, place.keys).tile(row, all_keys)
+    allowed = visible_keys(call, place.queries, place.keys).tile(row, all_keys)
     bias = None if call.bias is None else tile_of(call.bias, row, all_keys)
     options = {"scale": call.scale, "softcap": call.softcap, "sink": call.sink, "mask": allowed, "bias": bias}
     certificate = certify(queries[:, :, row], key, key[..., :1], rows=[(0, 0, 0)], **options)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from headwise.attention.call import Area, Call, tile_of
-from headwise.attention.mask import Visible, visible
+from headwise.attention.call import Call, MapRegion, tile_of
+from headwise.attention.mask import VisibleKeys, visible_keys
 from headwise.attention.weights import pooled_weights
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.models.runs.map_tiles import levels, tile_area
@@ -24,7 +24,7 @@ CODE_STEPS = 253  # of the 8-bit code, which begins at 1
 def rectangle(run: "Run", place: "Place", head: int, rows: slice, keys: slice) -> Float[Tensor, "t s"]:
     """The exact weights of some rows and keys; -1 where masked."""
     found = run.weights(place.layer, head, rows, keys, part=place.part)
-    return found.masked_fill(~visible_cells(run, place, head, Area(rows, keys)), MASKED)
+    return found.masked_fill(~visible_cells(run, place, head, MapRegion(rows, keys)), MASKED)
 
 
 def tile(run: "Run", place: "Place", head: int, position: tuple[int, int, int], pool: str) -> Float[Tensor, "h w"]:
@@ -44,7 +44,7 @@ def block_masses(run: "Run", place: "Place", size: int) -> Float[Tensor, "H h w"
     A row sums to 1, as a row of weights does (less the sink's share).
     """
     cell = cell_size(place, size)
-    whole = Area(slice(0, place.queries), slice(0, place.keys), cell, mean=True)
+    whole = MapRegion(slice(0, place.queries), slice(0, place.keys), cell, mean=True)
     kept = run.stored_call(place.layer, place.part)
     mean = pooled_weights(kept.query[:1], kept.key[:1], kept.lse[:1], kept.call, whole)[0].cpu().float()
     found = mean * cell_counts(place.keys, cell)
@@ -76,14 +76,14 @@ def cell_counts(length: int, cell: int) -> Int[Tensor, " n"]:
     return torch.arange(0, length, cell).add(cell).clamp(max=length) - torch.arange(0, length, cell)
 
 
-def visible_cells(run: "Run", place: "Place", head: int, area: Area) -> Bool[Tensor, "h w"]:
+def visible_cells(run: "Run", place: "Place", head: int, area: MapRegion) -> Bool[Tensor, "h w"]:
     """Whether any query of a cell may attend to any key of it.
 
     Exact at any size for masks that are intervals of keys. Other masks are evaluated pair by pair in rectangles of up to a million pairs; in larger
     ones a cell counts as visible when its interval is.
     """
     call = run.stored_call(place.layer, place.part).call
-    seen = visible(call, place.queries, place.keys)
+    seen = visible_keys(call, place.queries, place.keys)
     found = _by_interval(seen, head, area)
     pairs = (area.rows.stop - area.rows.start) * (area.keys.stop - area.keys.start)
     if pairs <= MAX_PAIRS and (seen.mask is not None or call.bias is not None):
@@ -93,12 +93,12 @@ def visible_cells(run: "Run", place: "Place", head: int, area: Area) -> Bool[Ten
 
 def _differs_by_head(call: Call, place: "Place") -> bool:
     """Whether heads of a call may attend to different keys."""
-    seen = visible(call, place.queries, place.keys)
+    seen = visible_keys(call, place.queries, place.keys)
     planes = (seen.first, seen.stop, *(plane for plane in (seen.mask, call.bias) if plane is not None))
     return any(not isinstance(plane, Tensor) or plane.shape[1] > 1 for plane in planes)
 
 
-def _by_interval(seen: Visible, head: int, area: Area) -> Bool[Tensor, "h w"]:
+def _by_interval(seen: VisibleKeys, head: int, area: MapRegion) -> Bool[Tensor, "h w"]:
     rows, keys, cell = area.rows, area.keys, area.cell
     first, stop = (_interval_of(x, head)[rows] if x.shape[2] > 1 else _interval_of(x, head).expand(rows.stop - rows.start) for x in (seen.first, seen.stop))
     begins = torch.arange(keys.start, keys.stop, cell)
@@ -106,7 +106,7 @@ def _by_interval(seen: Visible, head: int, area: Area) -> Bool[Tensor, "h w"]:
     return _any_row(torch.maximum(first[:, None], begins) < torch.minimum(stop[:, None], ends), cell)
 
 
-def _by_pair(seen: Visible, call: Call, head: int, area: Area) -> Bool[Tensor, "h w"]:
+def _by_pair(seen: VisibleKeys, call: Call, head: int, area: MapRegion) -> Bool[Tensor, "h w"]:
     pairs = _plane(seen.tile(area.rows, area.keys), head)
     if call.bias is not None:
         pairs = pairs & (_plane(tile_of(call.bias, area.rows, area.keys), head) != -torch.inf)

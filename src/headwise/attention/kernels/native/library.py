@@ -1,10 +1,10 @@
-"""The compiled part, where there is one, and the instruction set that it runs on."""
+"""The compiled extension, where it was built, and the instruction set that it uses."""
 
 import os
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Protocol, cast, runtime_checkable
 
 from headwise.errors import BackendError
 
@@ -20,24 +20,33 @@ def compiled() -> ModuleType | None:
         return None
 
 
-def library() -> Any:
-    """The extension module, where `compiled` has it: its functions are known to no type checker."""
-    return compiled()
+@runtime_checkable
+class NativeLibrary(Protocol):
+    """The functions that `bind.cpp` exports; their arguments are the fields of `problem.h`."""
+
+    def attend(self, **arguments: object) -> None: ...
+    def pool(self, **arguments: object) -> None: ...
+    def instruction_sets(self) -> list[str]: ...
+
+
+def library() -> NativeLibrary:
+    """The functions of the extension; call it only where `compiled()` is not None."""
+    return cast(NativeLibrary, compiled())
 
 
 def instruction_sets() -> list[str]:
-    """Those that run on this machine, the fastest first; empty where the kernel is not built."""
+    """The instruction sets that this machine supports, the fastest first; empty where the kernel is not built."""
     return [] if compiled() is None else library().instruction_sets()
 
 
 def instruction_set() -> str:
-    """The one that `HEADWISE_ISA` names, or the fastest.
+    """The instruction set that `HEADWISE_ISA` names, or else the fastest.
 
     Raises:
-        BackendError: the one named doesn't run here.
+        BackendError: this machine does not support the one named, or it does not exist.
     """
-    here = instruction_sets()
-    asked = os.environ.get("HEADWISE_ISA") or here[0]
-    if asked not in here:
-        raise BackendError(f"HEADWISE_ISA must be one of {here} on this machine, got {asked!r}. Unset it for the fastest.")
-    return asked
+    supported = instruction_sets()
+    name = os.environ.get("HEADWISE_ISA") or supported[0]
+    if name not in supported:
+        raise BackendError(f"HEADWISE_ISA must be one of {supported} on this machine, got {name!r}. Unset it for the fastest.")
+    return name

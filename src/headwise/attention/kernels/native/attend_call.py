@@ -1,4 +1,4 @@
-"""From a call to the plain arrays that the compiled kernel reads, and back."""
+"""Convert a call to the plain arrays that the compiled kernel takes, and its results back."""
 
 from collections.abc import Iterator
 from types import MappingProxyType
@@ -8,13 +8,13 @@ import torch
 from headwise.attention.backward import with_gradients
 from headwise.attention.call import Attended, Call, accumulation_dtype, tile_of
 from headwise.attention.kernels.native.library import HOW_TO_BUILD, compiled, instruction_set, library
-from headwise.attention.mask import Visible, visible
-from headwise.attention.statistic import labels
+from headwise.attention.mask import VisibleKeys, visible_keys
+from headwise.attention.statistic import label_count
 from headwise.axes import Bool, Float, Int, Interval, Key, Query, Tensor, Value
 
 NUMBERS = ("entropy", "max_weight", "participation", "distance", "first", "previous", "self", "sink")  # the order of problem.h
 KNOWN = frozenset({*NUMBERS, "peak", "segment", "received"})
-EVALUATED_AT_ONCE = 8 << 20  # bytes of a plane that is evaluated for some rows at a time
+TILED_BYTES = 8 << 20  # of a mask or bias that is evaluated for some rows at a time
 
 
 def refusal(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> str | None:
@@ -22,8 +22,8 @@ def refusal(query: Query, key: Key, value: Value, call: Call, statistics: tuple[
         return f"the native kernel is not built here. {HOW_TO_BUILD}"
     if query.device.type != "cpu":
         return f"it computes on the CPU, the tensors are on {query.device}"
-    foreign = [name for name in statistics if name not in KNOWN]
-    return f"it does not gather {foreign[0]!r}" if foreign else None
+    unknown = [name for name in statistics if name not in KNOWN]
+    return f"it does not compute the statistic {unknown[0]!r}" if unknown else None
 
 
 def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
@@ -31,22 +31,22 @@ def attend(query: Query, key: Key, value: Value, call: Call, statistics: tuple[s
 
 
 def forward(query: Query, key: Key, value: Value, call: Call, statistics: tuple[str, ...]) -> Attended:
-    seen = visible(call, query.shape[2], key.shape[2])
-    if isinstance(seen.mask, Tensor | None) and isinstance(call.bias, Tensor | None):
-        return _run(query, key, value, call, seen, seen.mask, call.bias, 0, 0, statistics)
+    visible = visible_keys(call, query.shape[2], key.shape[2])
+    if isinstance(visible.mask, Tensor | None) and isinstance(call.bias, Tensor | None):
+        return _run(query, key, value, call, visible, visible.mask, call.bias, 0, 0, statistics)
     output = torch.empty((*query.shape[:3], value.shape[3]), dtype=query.dtype)
     lse, found = torch.empty(query.shape[:3], dtype=accumulation_dtype(query.dtype)), {}
     for rows in row_blocks(query, query.shape[2], key.shape[2]):
-        part = _some_rows(query, key, value, call, seen, rows, statistics)
+        part = _run_rows(query, key, value, call, visible, rows, statistics)
         output[:, :, rows], lse[:, :, rows] = part.output, part.lse
         for name, x in part.statistics.items():
             _put(found, name, x, rows, query.shape[2])
-        del part  # kept, its small tensors would settle in the room of the plane, and the next plane would need new room: T x S in the end
+        del part  # or its small tensors would take the place of the freed plane, the next plane would need new memory, and so on: T × S in all
     return Attended(output, lse, MappingProxyType(found))
 
 
 def _put(found: dict[str, Tensor], name: str, part: Tensor, rows: slice, queries: int) -> None:
-    """Rows go to their place; what keys receive is summed."""
+    """Store the statistic of some rows; what keys receive is summed."""
     if name == "received":
         found[name] = part + found[name] if name in found else part.clone()
         return
@@ -56,16 +56,16 @@ def _put(found: dict[str, Tensor], name: str, part: Tensor, rows: slice, queries
 
 
 def row_blocks(query: Query, rows: int, keys: int, unit: int = 1) -> Iterator[slice]:
-    """Cuts so many rows into blocks, each of whole units, whose planes fit into memory together."""
-    step = max(1, EVALUATED_AT_ONCE // max(1, 4 * query.shape[0] * query.shape[1] * keys * unit)) * unit
+    """Slices of so many rows, each a multiple of `unit`, for which a mask or bias takes at most `TILED_BYTES`."""
+    step = max(1, TILED_BYTES // max(1, 4 * query.shape[0] * query.shape[1] * keys * unit)) * unit
     return (slice(start, min(start + step, rows)) for start in range(0, max(rows, 1), step))
 
 
-def _some_rows(query: Query, key: Key, value: Value, call: Call, seen: Visible, rows: slice, statistics: tuple[str, ...]) -> Attended:
-    """Evaluates mask and bias over the keys that these rows can see at all."""
-    part = Visible(_rows_of(seen.first, rows), _rows_of(seen.stop, rows), None)
-    keys = _reach(part)
-    mask = None if seen.mask is None else tile_of(seen.mask, rows, keys)
+def _run_rows(query: Query, key: Key, value: Value, call: Call, visible: VisibleKeys, rows: slice, statistics: tuple[str, ...]) -> Attended:
+    """Evaluate mask and bias for some rows, over the keys within their intervals, and compute these rows."""
+    part = VisibleKeys(_rows_of(visible.first, rows), _rows_of(visible.stop, rows), None)
+    keys = _key_span(part)
+    mask = None if visible.mask is None else tile_of(visible.mask, rows, keys)
     bias = None if call.bias is None else tile_of(call.bias, rows, keys)
     return _run(query[:, :, rows], key, value, call, part, mask, bias, keys.start, rows.start, statistics)
 
@@ -74,16 +74,16 @@ def _rows_of(interval: Interval, rows: slice) -> Int[Tensor, "#B #H t"]:
     return interval[:, :, rows] if interval.shape[2] > 1 else interval
 
 
-def _reach(seen: Visible) -> slice:
-    """The keys that some row sees."""
-    alive = seen.first < seen.stop
-    if not bool(alive.any()):
+def _key_span(visible: VisibleKeys) -> slice:
+    """The keys within the interval of some row."""
+    nonempty = visible.first < visible.stop
+    if not bool(nonempty.any()):
         return slice(0, 0)
-    return slice(int(seen.first.where(alive, seen.stop).min()), int(seen.stop.where(alive, 0).max()))
+    return slice(int(visible.first.where(nonempty, visible.stop).min()), int(visible.stop.where(nonempty, 0).max()))
 
 
 def plain(x: Tensor) -> Tensor:
-    """What the memory holds is what the tensor says: no gradient, no sign that is yet to be turned (a view of a conjugate has one)."""
+    """The tensor detached, with its values as they are in memory: a view of a conjugate may have a pending negation."""
     return x.detach().resolve_neg()
 
 
@@ -92,17 +92,17 @@ def _run(
     key: Key,
     value: Value,
     call: Call,
-    seen: Visible,
+    visible: VisibleKeys,
     mask: Bool[Tensor, "#B #H #T #s"] | None,
     bias: Float[Tensor, "#B #H #T #s"] | None,
     first_key: int,
     first_row: int,
     statistics: tuple[str, ...],
 ) -> Attended:
-    """Hands the arrays over; `mask` and `bias` begin at `first_key`, the queries at `first_row` of the call."""
+    """Run the kernel; `mask` and `bias` begin at `first_key`, the queries at `first_row` of the call."""
     rows, dtype = query.shape[:3], accumulation_dtype(query.dtype)
     segments = call.segments if "segment" in statistics else None
-    spans = 0 if segments is None else labels(segments)
+    spans = 0 if segments is None else label_count(segments)
     shapes = {"segment": (*rows, spans), "received": (*query.shape[:2], key.shape[2])}
     found = {name: torch.empty(shapes.get(name, rows), dtype=torch.int64 if name == "peak" else dtype) for name in statistics}
     output, lse = torch.empty((*rows, value.shape[3]), dtype=query.dtype), torch.empty(rows, dtype=dtype)
@@ -110,8 +110,8 @@ def _run(
         query=plain(query),
         key=plain(key),
         value=plain(value),
-        first=seen.first,
-        stop=seen.stop,
+        first=visible.first,
+        stop=visible.stop,
         offset=call.offset + first_row,
         mask=mask,
         bias=None if bias is None else plain(bias).to(dtype),
