@@ -84,7 +84,7 @@ def test_heads_that_write_nothing_can_all_go():
 
 def test_a_share_that_can_go_has_its_ends(random):
     rises = torch.tensor([[0.0, 0.001, 0.004, 0.05], [0.0, 0.002, 0.02, 0.07], [0.0, 0.001, 0.004, 0.09]])
-    curve = distinct_roles.Curve((0.0, 0.1, 0.2, 0.3), rises, torch.ones(3))
+    curve = distinct_roles.AblationCurve((0.0, 0.1, 0.2, 0.3), rises, torch.ones(3))
     found = distinct_roles._can_go(curve, random)
     assert (found.low, found.value, found.high) == (0.1, 0.2, 0.2)
 

@@ -7,7 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import headwise as hw
 from headwise.experiments.claims import equal_say
 from headwise.experiments.claims.equal_say import ENTRY
-from headwise.experiments.measurements.write_summary import writing
+from headwise.experiments.measurements.write_summary import write_summary
 from headwise.experiments.study import Study
 from tests.analysis.toys import tokenizer, vocabulary
 from tests.experiments import independent_equal_say as independent
@@ -21,7 +21,7 @@ def test_a_loud_head_is_found_in_every_layer():
     study = Study(loud(4), TEXTS)
     card = ENTRY.run(study)
     assert card.verdict == "cut"
-    assert equal_say._ends(writing(study), 0).loudest.tolist() == [4, 4, 4]
+    assert equal_say._ends(write_summary(study), 0).loudest.tolist() == [4, 4, 4]
     assert card.numbers["layers"].value == 3
     assert card.numbers["loudest"].low > 1.5 * card.numbers["quietest"].high
     assert card.numbers["ratio"].value > 4
@@ -44,7 +44,7 @@ def test_some_layers_are_even(plain):
 
 def test_what_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     study = Study(loud(4), TEXTS)
-    ends = equal_say._ends(writing(study), 0)
+    ends = equal_say._ends(write_summary(study), 0)
     monkeypatch.setattr(equal_say, "FACTOR", float((ends.loud.mean / ends.quiet.mean).median()))
     card = ENTRY.run(study)
     assert card.verdict == "inconclusive"

@@ -8,8 +8,8 @@ import headwise as hw
 from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.experiments.claims import first_token_sink
 from headwise.experiments.claims.first_token_sink import ENTRY, _verdict
-from headwise.experiments.measurements.first_token_mass import resting as measured
-from headwise.experiments.measurements.windowed_model import behind, losses_in_windows, narrowed
+from headwise.experiments.measurements.first_token_mass import first_token_mass as measured
+from headwise.experiments.measurements.windowed_model import behind, losses_in_windows, windowed
 from headwise.experiments.study import Study
 from tests.analysis.toys import encoder, tokenizer, vocabulary
 from tests.experiments.claims.planted_models import llama, opened, resting
@@ -72,7 +72,7 @@ def test_losses_in_windows_are_those_of_a_mask(window, first):
     length = ids.shape[1]
     passage = Evaluator(model, "next").open(ids)
     modules = [place.module for place in passage.places]
-    own, found = losses_in_windows(passage, [narrowed(model.hf, modules, window, first)], 5)
+    own, found = losses_in_windows(passage, [windowed(model.hf, modules, window, first)], 5)
     here, there = torch.arange(length)[:, None], torch.arange(length)
     seen = (there <= here) & ((here - there < window) | (there < first))
     model.hf.set_attn_implementation("eager")

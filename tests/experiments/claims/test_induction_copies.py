@@ -14,7 +14,7 @@ from headwise.experiments.card import Number
 from headwise.experiments.claims import induction_copies
 from headwise.experiments.claims.induction_copies import ENTRY, _verdict
 from headwise.experiments.measurements import copying as home
-from headwise.experiments.measurements.copying import copied, others
+from headwise.experiments.measurements.copying import copying_effects, others
 from headwise.experiments.study import Study
 from headwise.experiments.trained import stored_results as results
 from tests.analysis.toys import encoder, tokenizer, vocabulary
@@ -53,7 +53,7 @@ def test_it_writes_the_token_and_is_missed(card):
 
 
 def test_losses_and_direct_effects_by_hand(study):
-    found = copied(study, [(1, 1)], 3)
+    found = copying_effects(study, [(1, 1)], 3)
     model = study.model
     for number, repeat in enumerate(repeats(model, Corpus(limit=3, seed=study.seed + 1))):
         silenced = model.edit([hw.Ablate(1, 1)])
@@ -152,7 +152,7 @@ def test_the_control_is_told_of(card):
 
 def test_a_control_that_was_not_trained_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "HOME", tmp_path)
-    assert induction_copies._said_of_control(induction_copies._control()).startswith(
+    assert induction_copies._summary_of_control(induction_copies._control()).startswith(
         "Of the control, models trained on repeats of one length, nothing can be told"
     )
 

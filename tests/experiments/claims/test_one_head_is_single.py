@@ -10,7 +10,7 @@ from headwise.errors import WritesRefused
 from headwise.experiments.claims import one_head_is_single
 from headwise.experiments.claims.one_head_is_single import ENTRY
 from headwise.experiments.measurements import single_head as alone
-from headwise.experiments.measurements.single_head import apart, losses_tied
+from headwise.experiments.measurements.single_head import losses_tied, single_head_check
 from headwise.experiments.study import Study
 from tests.analysis.plain import loss
 from tests.analysis.toys import encoder, tokenizer, vocabulary
@@ -62,7 +62,7 @@ def test_tied_losses_are_those_of_edited_models():
 def test_distances_by_hand():
     model = opened(llama())
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
-    found = apart(Evaluator(model, "next").open(ids))
+    found = single_head_check(Evaluator(model, "next").open(ids))
     model.hf.set_attn_implementation("eager")
     with torch.no_grad():
         maps = model.hf(input_ids=ids, output_attentions=True).attentions

@@ -34,7 +34,7 @@ def ids(study: Study) -> list[torch.Tensor]:
 
 def test_costs_are_those_of_an_independent_script(study, card):
     known = costs(study.model.hf, ids(study))
-    found = others_carry.Costs(study.effects / others_carry.loss_scale(study), study.counts, 0)
+    found = others_carry.AblationCosts(study.effects / others_carry.loss_scale(study), study.counts, 0)
     assert torch.allclose(found.interval.mean, torch.tensor(known).double(), atol=2e-6)
     flat = [value for row in known for value in row]
     assert card.numbers["median"].value == pytest.approx(median(flat), abs=2e-6)
@@ -110,7 +110,7 @@ def test_self_repair_is_what_all_heads_tell(study, card):
     [((0.2, 0.4), "makes up for 30 %"), ((-0.4, -0.2), "makes up for nothing"), ((-0.2, 0.4), "cannot be told")],
 )
 def test_what_is_said_of_repair(ends, words):
-    assert words in others_carry._says_repair(Number(sum(ends) / 2 if words != "makes up for 30 %" else 0.3, low=ends[0], high=ends[1]))
+    assert words in others_carry._summary_repair(Number(sum(ends) / 2 if words != "makes up for 30 %" else 0.3, low=ends[0], high=ends[1]))
 
 
 @pytest.mark.usefixtures("plain")

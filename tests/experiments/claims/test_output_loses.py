@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from headwise.experiments.claims.output_loses import ENTRY
-from headwise.experiments.measurements.write_summary import matrix, writing
+from headwise.experiments.measurements.write_summary import matrix, write_summary
 from headwise.experiments.study import Study
 from tests.experiments.claims.planted_models import llama, mute, opened
 from tests.experiments.sample_stories import stories
@@ -36,7 +36,7 @@ def test_a_square_matrix_of_full_rank_loses_nothing():
 def test_what_is_thrown_away_is_lost_and_nothing_else(plain):
     model = mute([(0, 2), (1, 2), (2, 2)])
     study = Study(model, TEXTS)
-    card, found = ENTRY.run(study), writing(study)
+    card, found = ENTRY.run(study), write_summary(study)
     assert card.verdict == "kept"
     assert card.numbers["rank"].value == 20
     share = found.lost.sum(0) / found.said.sum(0)
@@ -52,7 +52,7 @@ def test_a_layer_that_loses_is_named(plain):
 
 def test_a_loss_that_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     study = Study(mute([(1, 0)]), TEXTS)
-    found = writing(study)
+    found = write_summary(study)
     lost = (found.lost.nansum(2) / found.said.nansum(2))[:, 1]
     monkeypatch.setattr("headwise.experiments.claims.output_loses.BAR", float((lost * found.tokens).sum() / found.tokens.sum()))
     card = ENTRY.run(study)
@@ -62,7 +62,7 @@ def test_a_loss_that_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
 def test_the_numbers_are_those_of_numpy():
     model = mute([(1, 3)])
     hf, study = model.hf, Study(model, TEXTS)
-    found = writing(study)
+    found = write_summary(study)
     for number in (0, 5):
         ids = torch.tensor([model.tokenizer(TEXTS[number])["input_ids"]])
         for layer in range(3):

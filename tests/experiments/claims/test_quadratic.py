@@ -12,8 +12,8 @@ from headwise.experiments.claims import quadratic
 from headwise.experiments.claims.quadratic import ENTRY
 from headwise.experiments.measurements import growth
 from headwise.experiments.measurements import peak_memory as held
-from headwise.experiments.measurements.growth import Shape, eager, exponent, seconds, ways
-from headwise.experiments.measurements.visible_pairs import reach
+from headwise.experiments.measurements.growth import Shape, eager, exponent, implementations, seconds
+from headwise.experiments.measurements.visible_pairs import visible_pairs
 from headwise.experiments.study import Study
 from tests.analysis.toys import encoder
 from tests.experiments.claims.planted_models import llama, opened
@@ -40,7 +40,9 @@ def measured(monkeypatch, plain):
     def card(time: tuple[float, ...], memory: tuple[float, ...], model=None, noise: float = 0.0):
         monkeypatch.setattr(quadratic, "seconds", lambda shape, **options: taken(dict(zip(NAMES, time, strict=True)), noise))
         monkeypatch.setattr(
-            quadratic, "held", lambda shape: {name: [1e-6 * length**power for length in growth.LENGTHS] for name, power in zip(NAMES, memory, strict=True)}
+            quadratic,
+            "measure_peaks",
+            lambda shape: {name: [1e-6 * length**power for length in growth.LENGTHS] for name, power in zip(NAMES, memory, strict=True)},
         )
         return ENTRY.run(Study(model or opened(llama()), TEXTS))
 
@@ -72,7 +74,7 @@ def test_exponents_between_are_not_told(measured, plain):
 def test_where_memory_cannot_be_read_nothing_is_told(measured, monkeypatch):
     measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
     monkeypatch.setattr(held, "CLEAR", held.Path("/no/such/file"))
-    monkeypatch.setattr(quadratic, "held", held.held)
+    monkeypatch.setattr(quadratic, "measure_peaks", held.measure_peaks)
     card = ENTRY.run(Study(opened(llama()), TEXTS))
     assert card.verdict == "inconclusive"
     assert "Memory could not be read: peak memory must be read from /proc/self/status, got no such file on this system." in card.summary
@@ -93,7 +95,7 @@ def test_windows_save_pairs(measured, plain):
 )
 def test_pairs_are_those_of_the_masks_of_a_longer_text(name, kind):
     model, length = hw.open_model(build(name)), 29
-    found = reach(Evaluator(model, kind).open(ids(batch=1, length=9)), length)
+    found = visible_pairs(Evaluator(model, kind).open(ids(batch=1, length=9)), length)
     run = model.run(ids(batch=1, length=length), statistics=())
     for layer, pairs in enumerate(found.pairs):
         seen = torch.stack([run.weights(layer, head) > 0 for head in range(6)]).any(0)
@@ -105,22 +107,22 @@ def test_pairs_are_those_of_the_masks_of_a_longer_text(name, kind):
 def test_a_mask_that_is_a_tensor_says_nothing_of_longer_texts(measured):
     model = opened(llama())
     passage = Evaluator(model, "next").open({"input_ids": ids(batch=2, length=9), "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3])})
-    assert reach(passage, 29).pairs == (None, None, None)
+    assert visible_pairs(passage, 29).pairs == (None, None, None)
 
 
 def test_a_model_whose_masks_are_tensors(measured, monkeypatch):
-    monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (None, None, None), 10, True))
+    monkeypatch.setattr(quadratic, "visible_pairs", lambda passage, length: quadratic.VisiblePairs(length, (None, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
     assert "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors." in card.summary
-    monkeypatch.setattr(quadratic, "reach", lambda passage, length: quadratic.Reach(length, (10, None, None), 10, True))
+    monkeypatch.setattr(quadratic, "visible_pairs", lambda passage, length: quadratic.VisiblePairs(length, (10, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
     assert "of 2 of 3 nothing can be told, as their masks are tensors." in card.summary
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_all_ways_compute_the_same(causal):
-    query, key, value = growth.drawn(Shape(2, 8, causal), 40)
-    found = ways(causal)
+    query, key, value = growth.random_inputs(Shape(2, 8, causal), 40)
+    found = implementations(causal)
     known = eager(query, key, value, causal)
     assert torch.allclose(found["fused"](query, key, value), known, atol=1e-5)
     assert torch.allclose(found["headwise"](query, key, value).output, known, atol=1e-5)
@@ -129,7 +131,7 @@ def test_all_ways_compute_the_same(causal):
 
 def test_every_round_is_timed_and_told_of():
     told = []
-    found = seconds(SHAPE, (16, 32, 64), 2, lambda done, total: told.append((done, total)))
+    found = seconds(SHAPE, (16, 32, 64), 2, lambda stage, done, total: told.append((done, total)))
     assert set(found) == set(NAMES)
     assert all(len(rounds) == 2 and len(row) == 3 and min(row) > 0 for rounds in found.values() for row in rounds)
     assert told == [(1, 3), (2, 3), (3, 3)]
@@ -142,7 +144,7 @@ def test_the_exponent_is_the_slope():
 
 @pytest.mark.skipif(not held.CLEAR.exists(), reason="peak memory is read from Linux")
 def test_memory_of_a_process_of_its_own():
-    found = held.held(SHAPE)
+    found = held.measure_peaks(SHAPE)
     assert set(found) == set(NAMES)
     scores = 4 * 4096**2 / (1 << 20)  # MiB of one head's scores
     assert scores < found["eager"][-1] < 4 * scores
@@ -153,10 +155,10 @@ def test_memory_of_a_process_of_its_own():
 def test_a_process_that_fails_is_said(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ModelError, match=r"peak memory must be measured in a process of its own, got exit code 1: \."):
-        held.held(SHAPE)
+        held.measure_peaks(SHAPE)
 
 
 def test_a_process_that_takes_too_long_is_said(monkeypatch):
     monkeypatch.setattr(held, "LIMIT", 0.01)
     with pytest.raises(ModelError, match=r"peak memory must be measured within 0\.01 s, got no answer\. The machine is busy: try again"):
-        held.held(SHAPE)
+        held.measure_peaks(SHAPE)

@@ -10,7 +10,7 @@ from headwise.errors import WritesRefused
 from headwise.experiments.claims import slice_after_output
 from headwise.experiments.claims.slice_after_output import ENTRY
 from headwise.experiments.measurements.output_slicing import losses_sliced
-from headwise.experiments.measurements.write_summary import writing
+from headwise.experiments.measurements.write_summary import write_summary
 from headwise.experiments.study import Study
 from tests.analysis.plain import sliced_behind
 from tests.analysis.toys import tokenizer, vocabulary
@@ -60,7 +60,7 @@ def test_where_most_of_a_slice_is_the_heads_it_is_mostly_so(plain):
 
 
 def test_a_share_that_lies_on_the_bar_cannot_be_told(monkeypatch, mixed):
-    found = writing(mixed)
+    found = write_summary(mixed)
     monkeypatch.setattr(slice_after_output, "HALF", float(((found.own / found.removed).mean((1, 2)) * found.tokens).sum() / found.tokens.sum()) + 1e-4)
     card = ENTRY.run(mixed)
     assert card.verdict == "inconclusive"
@@ -68,7 +68,7 @@ def test_a_share_that_lies_on_the_bar_cannot_be_told(monkeypatch, mixed):
 
 
 def test_shares_by_hand(mixed):
-    model, found = opened(llama()), writing(mixed)
+    model, found = opened(llama()), write_summary(mixed)
     ids = torch.tensor([model.tokenizer(TEXTS[2])["input_ids"]])
     heard = []
     projection = model.hf.model.layers[1].self_attn.o_proj

@@ -78,7 +78,7 @@ def test_what_is_not_asked_says_which_file_would_help():
     kinds, verdict = judged(
         {ALL[3]: NONE}, {"grammar": "no sentences were given", "coreference": "no pronouns were given", "same_meaning": "there is no tokenizer"}
     )
-    said = specialise._says(kinds)
+    said = specialise._summary(kinds)
     assert verdict == "inconclusive"
     assert "For grammar: can't tell, pass a file of parsed sentences (--conllu)." in said
     assert "For who a pronoun stands for: can't tell, pass a file of resolved pronouns (--gap or --winobias)." in said
@@ -88,7 +88,7 @@ def test_what_is_not_asked_says_which_file_would_help():
 
 def test_what_is_found_says_head_task_and_rule():
     kinds, _ = judged({"grammar: det → head": LED, "grammar: obj → head": NONE, ALL[1]: UNSURE})
-    said = specialise._says(kinds)
+    said = specialise._summary(kinds)
     assert "For grammar: head 1.5 scores 75 % in “det → head” where the best simpler rule has 40 %; heads lead in 1 of 2 tasks." in said
     assert "For who a pronoun stands for: not certain; head 1.5 scores 50 %" in said
     assert re.search(r"about 32[01] texts would tell", said)  # of 20 the half-width is 0.2, and 0.05 from the mean the bar
@@ -103,7 +103,7 @@ def test_what_is_found_says_head_task_and_rule():
 
 
 def test_nothing_asked_has_no_picture():
-    assert specialise._plot([specialise.Kind("grammar", (), 0, 0.05)]) is None
+    assert specialise._plot([specialise.Specialty("grammar", (), 0, 0.05)]) is None
 
 
 def test_the_sentence_about_the_cat():
@@ -145,7 +145,7 @@ def test_a_model_that_was_never_trained_is_not_said_to_specialise(untrained):
 
 def test_what_is_far_away_is_asked_of_texts_in_full():
     few = specialise._long_range(Study(decoder(), [*stories(7, sentences=9), *stories(2)], length=20))
-    assert (few.found, few.why) == ("not asked", "of 8 texts with over 64 tokens that are needed 7 are there")
+    assert (few.found, few.why) == ("not measured", "of 8 texts with over 64 tokens that are needed 7 are there")
     many = specialise._long_range(Study(decoder(), stories(8, sentences=9), length=20))
     assert [task.name for task in many.tasks] == ["beyond 32 tokens"]
 

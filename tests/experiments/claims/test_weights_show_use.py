@@ -9,8 +9,8 @@ import tests.typechecking
 from headwise.experiments.card import Number
 from headwise.experiments.claims import weights_show_use
 from headwise.experiments.measurements import perturbed_weights as moved
-from headwise.experiments.measurements.input_attribution import Agreement
-from headwise.experiments.measurements.perturbed_weights import Moved
+from headwise.experiments.measurements.input_attribution import RankAgreement
+from headwise.experiments.measurements.perturbed_weights import PerturbationResult
 from headwise.experiments.study import Study
 from tests.analysis.toys import decoder
 from tests.experiments.sample_stories import stories
@@ -49,16 +49,16 @@ def test_the_weightiest_heads_are_those_whose_silence_costs_most(study):
     assert found == sorted(found)
 
 
-def agreed(hidden: float, by_length: float | None = None) -> list[Agreement]:
+def agreed(hidden: float, by_length: float | None = None) -> list[RankAgreement]:
     """Eight texts, two heads; head 0.1 is better by 0.1."""
     taus = [torch.tensor([[hidden + 0.01 * text, hidden + 0.1 + 0.01 * text]]) for text in range(-4, 4)]
     lengths = [None if by_length is None else torch.full((1, 2), by_length - 0.01 * text) for text in range(-4, 4)]
-    return [Agreement(tau, tau / 2, length, hidden, 1e-7) for tau, length in zip(taus, lengths, strict=True)]
+    return [RankAgreement(tau, tau / 2, length, hidden, 1e-7) for tau, length in zip(taus, lengths, strict=True)]
 
 
-def shifted(far: float) -> list[list[Moved]]:
+def shifted(far: float) -> list[list[PerturbationResult]]:
     ones = torch.ones(2)
-    return [[Moved(ones, 0.5 * ones, 0.2 * ones, (far + 0.01 * text) * ones, far * ones)] for text in range(-4, 4)]
+    return [[PerturbationResult(ones, 0.5 * ones, 0.2 * ones, (far + 0.01 * text) * ones, far * ones)] for text in range(-4, 4)]
 
 
 def numbers(hidden: float, far: float, by_length: float | None = None) -> dict[str, Number]:
@@ -84,10 +84,10 @@ def test_what_is_measured_of_ranks():
 
 
 def test_what_is_said():
-    assert "Times the length of what they carry, τ is 0.60." in weights_show_use._says(numbers(0.1, 0.6, by_length=0.597), 2)
-    assert "no certain difference" in weights_show_use._says(numbers(0.1, 0.6, by_length=0.145), 2)
-    assert "Times the length" not in weights_show_use._says(numbers(0.1, 0.6), 2)
-    assert "moved 60 % (" in weights_show_use._says(numbers(0.1, 0.605), 2)
+    assert "Times the length of what they carry, τ is 0.60." in weights_show_use._summary(numbers(0.1, 0.6, by_length=0.597), 2)
+    assert "no certain difference" in weights_show_use._summary(numbers(0.1, 0.6, by_length=0.145), 2)
+    assert "Times the length" not in weights_show_use._summary(numbers(0.1, 0.6), 2)
+    assert "moved 60 % (" in weights_show_use._summary(numbers(0.1, 0.605), 2)
     assert weights_show_use._correction(numbers(0.7, 0.6)["hidden"]).startswith("They rank what is used")
     assert weights_show_use._correction(numbers(0.1, 0.1)["hidden"]).startswith("They must be about what they are")
 

@@ -42,7 +42,7 @@ def test_hiding_a_token_is_what_a_mask_does(passage):
     before = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
     own, *others = by_hand(lambda mask: hf(input_ids=TEXT, attention_mask=mask).logits.log_softmax(-1), before)
     known = torch.stack([(own.exp() * (own - other)).sum(-1) for other in others], 1)
-    found = used.hiding(passage)
+    found = used.masking_effects(passage)
     rows = before.tril(-1)
     assert torch.allclose(found.double()[rows], known[rows], atol=2e-4, rtol=1e-3)
     assert (found.triu(1) < 1e-9).all()  # what comes after does not matter
@@ -51,7 +51,7 @@ def test_hiding_a_token_is_what_a_mask_does(passage):
 
 def test_hiding_a_token_from_an_encoder():
     hf = build("bert").double()
-    found = used.hiding(Evaluator(hw.open_model(hf), "cosine").open(TEXT))
+    found = used.masking_effects(Evaluator(hw.open_model(hf), "cosine").open(TEXT))
     hf.set_attn_implementation("eager")
     own, *others = by_hand(lambda mask: hf(input_ids=TEXT, attention_mask=mask).last_hidden_state, torch.ones(LENGTH, LENGTH, dtype=torch.bool))
     known = torch.stack([1 - torch.cosine_similarity(own, other, dim=-1) for other in others], 1)
@@ -64,7 +64,7 @@ def test_slopes_are_gradients_of_the_embeddings(passage):
     embedded = hf.get_input_embeddings()(ids(batch=1, length=LENGTH)).detach().requires_grad_()
     scores = hf(inputs_embeds=embedded).logits[0].log_softmax(-1).amax(-1)
     known = torch.stack([torch.autograd.grad(scores[row], embedded, retain_graph=True)[0][0].norm(dim=-1) for row in rows])
-    assert torch.allclose(used.slopes(passage, rows), known, rtol=1e-3, atol=1e-5)
+    assert torch.allclose(used.gradient_norms(passage, rows), known, rtol=1e-3, atol=1e-5)
 
 
 def test_slopes_of_hidden_states_are_along_themselves():
@@ -73,7 +73,7 @@ def test_slopes_of_hidden_states_are_along_themselves():
     embedded = hf.get_input_embeddings()(text).detach().requires_grad_()
     state = hf(inputs_embeds=embedded).last_hidden_state[0, 4]
     known = torch.autograd.grad((state * (state / state.norm()).detach()).sum(), embedded)[0][0].norm(dim=-1)
-    found = used.slopes(Evaluator(hw.open_model(hf), "cosine").open(text), torch.tensor([4, 4]))
+    found = used.gradient_norms(Evaluator(hw.open_model(hf), "cosine").open(text), torch.tensor([4, 4]))
     assert torch.allclose(found, known.expand(2, -1), rtol=1e-3, atol=1e-5)
 
 
@@ -88,10 +88,10 @@ def test_kendall_counts_pairs():
 
 @pytest.mark.usefixtures("plain")
 def test_weights_that_are_what_is_used_agree_entirely(passage, monkeypatch):
-    hidden = used.hiding(passage)
+    hidden = used.masking_effects(passage)
     maps = torch.stack([hidden, 0 * hidden, hidden.max() - hidden])[None].tril()
     monkeypatch.setattr(used, "_maps", lambda passage: (maps, None, 0.0))
-    found = used.agreement(passage)
+    found = used.rank_agreement(passage)
     assert found.hidden.tolist() == [[1.0, 0.0, -1.0]]
     assert found.by_length is None
 
@@ -111,7 +111,7 @@ def test_maps_are_the_models_own(passage):
 
 
 def test_a_model_gives_agreements_for_each_head(both_ways):
-    found = used.agreement(both_ways)
+    found = used.rank_agreement(both_ways)
     assert found.hidden.shape == found.slope.shape == (2, 6)
     assert ((found.hidden >= -1) & (found.hidden <= 1)).all()
     assert -1 <= found.mean_hidden <= 1
@@ -121,7 +121,7 @@ def test_a_model_gives_agreements_for_each_head(both_ways):
 def test_texts_must_be_long_enough():
     passage = Evaluator(decoder(), "kl").open(ids(batch=1, length=8)[0])
     with pytest.raises(ModelError, match="texts must have over 8 tokens for their ranks to be compared, got 8"):
-        used.agreement(passage)
+        used.rank_agreement(passage)
 
 
 @pytest.mark.usefixtures("plain")
@@ -129,6 +129,6 @@ def test_outputs_must_be_of_the_tokens_that_heads_look_from():
     given = {"input_ids": ids(batch=1, length=11), "decoder_input_ids": ids(batch=1, length=9)}
     passage = Evaluator(hw.open_model(build("t5")), "kl", "encoder.self").open(given)
     with pytest.raises(ModelError, match=r"output must have a vector for each of the 11 tokens that heads look from, got \[1, 9, 97\]"):
-        used.hiding(passage)
+        used.masking_effects(passage)
     with pytest.raises(ModelError, match="output must have a vector for each of the 11 tokens that heads look from, got none"):
         used._output({}, 11)

@@ -90,11 +90,11 @@ def test_uniform_weights_are_alike(found):
 
 def test_distances():
     visible = torch.ones(1, 2, 2, dtype=torch.bool)
-    one = m.Attention(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]), visible, torch.ones(1, 2, 3), torch.eye(3)[None])
+    one = m.HeadAttention(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]), visible, torch.ones(1, 2, 3), torch.eye(3)[None])
     other = torch.tensor([[[0.0, 1.0], [0.5, 0.5]]])
     assert float(m.divergence(one, other)) == pytest.approx(0.5, abs=1e-6)  # entirely different in one row of two
     assert float(m.variation(one, other)) == pytest.approx(0.5)
-    alone = m.Attention(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[True, False]]]), torch.ones(1, 2, 3), torch.eye(3)[None])
+    alone = m.HeadAttention(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[True, False]]]), torch.ones(1, 2, 3), torch.eye(3)[None])
     assert float(m.divergence(alone, torch.tensor([[[1.0, 0.0]]]))) == 0.0  # no row sees several keys
 
 
@@ -117,7 +117,7 @@ def planted(same: bool) -> "hw.Model":
 
 def test_where_all_values_are_the_same_weights_may_be_any():
     passage = Evaluator(planted(same=True), "kl").open(TEXT)
-    other = m.moved(passage, passage.places[0], [0], within=0.01, part_of=0.1)
+    other = m.perturb_weights(passage, passage.places[0], [0], within=0.01, part_of=0.1)
     assert float(other.far[0]) > 0.5
     assert float(other.uniform[0]) < 1e-6 < float(other.silenced[0])
     assert float(other.permuted[0]) < 1e-6
@@ -125,7 +125,7 @@ def test_where_all_values_are_the_same_weights_may_be_any():
 
 def test_where_values_differ_in_every_direction_weights_must_stay():
     passage = Evaluator(planted(same=False), "kl").open(TEXT)
-    other = m.moved(passage, passage.places[0], [0, 1], within=1e-5, part_of=1e-5)
+    other = m.perturb_weights(passage, passage.places[0], [0, 1], within=1e-5, part_of=1e-5)
     assert (other.far < 0.1).all()
     assert (other.uniform > 1e-4).all()
     assert (other.silenced > 1e-3).all()
@@ -133,7 +133,7 @@ def test_where_values_differ_in_every_direction_weights_must_stay():
 
 def test_what_is_found_keeps_the_output(passage, found):
     place = passage.places[1]
-    result = m.moved(passage, place, HEADS, within=0.01, part_of=0.1)
+    result = m.perturb_weights(passage, place, HEADS, within=0.01, part_of=0.1)
     tried = [m.uniform(found), m.permuted(found, 0), *m.searched(found, m.PRICES)]
     bar = (0.1 * result.silenced).clamp(max=0.01)
     for number in range(3):

@@ -6,8 +6,8 @@ from headwise.experiments.trained.stored_results import path_of, read
 
 
 def test_results_are_made_again_by_their_command(tmp_path, monkeypatch, capsys):
-    def sweep(state, tell):
-        tell("one", 1, 2)
+    def sweep(state, progress):
+        progress("one", 1, 2)
         return {"command": "x", "state": None if state is None else str(state), "models": [{"heads": 1}, {"heads": 2}], "none": []}
 
     monkeypatch.setitem(home.SWEEPS, "more_heads", sweep)

@@ -9,10 +9,10 @@ import torch
 from headwise.experiments.bible_text import whole_text
 from headwise.experiments.trained import more_heads as home
 from headwise.experiments.trained import stored_results as results
-from headwise.experiments.trained.character_text import letters
-from headwise.experiments.trained.more_heads import Settings, at_random, decoder, held_loss, one, sweep
+from headwise.experiments.trained.character_text import character_text
+from headwise.experiments.trained.more_heads import MoreHeadsSettings, at_random, decoder, held_loss, one, sweep
 
-TOY = Settings(heads=(1, 4), seeds=(0, 1), width=16, layers=2, length=16, rows=8, steps=60, rate=1e-2)
+TOY = MoreHeadsSettings(heads=(1, 4), seeds=(0, 1), width=16, layers=2, length=16, rows=8, steps=60, rate=1e-2)
 TEXT = "\n".join(whole_text().splitlines()[:60])
 
 
@@ -31,7 +31,7 @@ def test_models_of_one_seed_start_from_the_same_numbers():
 
 
 def test_it_learns_and_says_what_it_lost():
-    data = letters(TEXT)
+    data = character_text(TEXT)
     before = held_loss(decoder(4, 0, TOY, len(data.alphabet)), data, TOY.length)
     found = one(4, 0, TOY, data)
     assert found["loss"] < before - 0.5  # from guessing letters evenly to knowing how frequent they are, and more
@@ -41,7 +41,7 @@ def test_it_learns_and_says_what_it_lost():
 
 
 def test_shares_that_make_no_whole_number_of_heads_are_left_out():
-    assert [row["share"] for row in one(1, 0, replace(TOY, steps=1), letters(TEXT))["removed"]] == [0.5]
+    assert [row["share"] for row in one(1, 0, replace(TOY, steps=1), character_text(TEXT))["removed"]] == [0.5]
 
 
 def test_heads_are_removed_at_random_and_so_many():
@@ -53,7 +53,7 @@ def test_heads_are_removed_at_random_and_so_many():
 
 def test_without_all_heads_is_without_attention(monkeypatch):
     """Removed losses are those of the same model with the rows of its output map set to zero."""
-    data = letters(TEXT)
+    data = character_text(TEXT)
     model = decoder(2, 0, TOY, len(data.alphabet))
     torch.manual_seed(1)
     for parameter in model.parameters():
@@ -88,7 +88,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         sweep(state, toy, TEXT)
     told = []
-    found = sweep(state, toy, TEXT, tell=lambda *what: told.append(what))
+    found = sweep(state, toy, TEXT, progress=lambda *what: told.append(what))
     assert made == [(1, 0), (4, 0), (1, 1), (1, 1), (4, 1)]
     assert told[0] == ("1 heads, seed 1", 9, 16) and told[-1] == ("4 heads, seed 1", 16, 16)
     assert [(model["heads"], model["seed"]) for model in found["models"]] == [(1, 0), (4, 0), (1, 1), (4, 1)]
@@ -101,9 +101,9 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path, monkeypatch):
 
 
 def test_the_results_that_are_kept_are_of_the_usual_settings_and_text():
-    kept, data = results.read("more_heads"), letters(whole_text())
-    assert kept["settings"] == json.loads(json.dumps(home.asdict(Settings())))
-    assert [(model["heads"], model["seed"]) for model in kept["models"]] == [(h, s) for s in Settings().seeds for h in Settings().heads]
+    kept, data = results.read("more_heads"), character_text(whole_text())
+    assert kept["settings"] == json.loads(json.dumps(home.asdict(MoreHeadsSettings())))
+    assert [(model["heads"], model["seed"]) for model in kept["models"]] == [(h, s) for s in MoreHeadsSettings().seeds for h in MoreHeadsSettings().heads]
     assert kept["letters"] == len(data.alphabet)
-    assert kept["parameters"] == sum(x.numel() for x in decoder(8, 0, Settings(), len(data.alphabet)).parameters())
+    assert kept["parameters"] == sum(x.numel() for x in decoder(8, 0, MoreHeadsSettings(), len(data.alphabet)).parameters())
     assert kept["command"] == home.COMMAND

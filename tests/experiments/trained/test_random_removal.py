@@ -17,7 +17,7 @@ def results(few: float, many: float, seeds: int = 3) -> dict:
 
 
 def test_each_number_of_heads_has_its_mean_over_draws():
-    found = removed.growths(results(1.0, 0.4))
+    found = removed.loss_increases(results(1.0, 0.4))
     assert list(found) == ["removed, h = 2", "removed, h = 8", removed.DIFFERENCE]
     by_hand = mean_over_seeds([0.4, 0.41, 0.42])
     number = found["removed, h = 8"]
@@ -30,21 +30,21 @@ def test_each_number_of_heads_has_its_mean_over_draws():
     [(1.0, 0.4, "with more heads harder to silence"), (0.4, 1.0, "with more heads easier to silence"), (0.5, 0.5, "with more heads no certain difference")],
 )
 def test_what_is_said(few, many, words):
-    said = removed.said(removed.growths(results(few, many)))
+    said = removed.removal_sentence(removed.loss_increases(results(few, many)))
     assert words in said
     assert "2 heads" in said and "8" in said
 
 
 def test_nothing_is_said_without_such_models(monkeypatch, tmp_path):
     monkeypatch.setattr(removed, "path_of", lambda name: tmp_path / "none.json")
-    assert removed.removed() == {}
-    assert "can't be told" in removed.said({})
-    assert removed.growths({"models": []}) == {}
-    assert removed.growths(results(1.0, 0.4, seeds=1)) == {}
+    assert removed.removal_numbers() == {}
+    assert "can't be told" in removed.removal_sentence({})
+    assert removed.loss_increases({"models": []}) == {}
+    assert removed.loss_increases(results(1.0, 0.4, seeds=1)) == {}
 
 
 def test_what_was_trained_is_read(monkeypatch, tmp_path):
     (tmp_path / "there.json").write_text("{}")
     monkeypatch.setattr(removed, "path_of", lambda name: tmp_path / "there.json")
     monkeypatch.setattr(removed, "read", lambda name: results(0.5, 0.4) if name == "more_heads" else None)
-    assert set(removed.removed()) == {"removed, h = 2", "removed, h = 8", removed.DIFFERENCE}
+    assert set(removed.removal_numbers()) == {"removed, h = 2", "removed, h = 8", removed.DIFFERENCE}

@@ -7,9 +7,9 @@ import torch
 from headwise.experiments.trained import repeats as home
 from headwise.experiments.trained import stored_results as results
 from headwise.experiments.trained.fixed_length_control import control
-from headwise.experiments.trained.repeats import Settings, decoder, each, found, lengths, sweep, texts, train
+from headwise.experiments.trained.repeats import RepeatsSettings, decoder, each, found, lengths, sweep, texts, train
 
-TOY = Settings(seeds=(0,), vocabulary=16, width=16, layers=2, heads=2, fixed=4, shortest=2, longest=6, length=13, rows=16, steps=150, rate=1e-2)
+TOY = RepeatsSettings(seeds=(0,), vocabulary=16, width=16, layers=2, heads=2, fixed=4, shortest=2, longest=6, length=13, rows=16, steps=150, rate=1e-2)
 
 
 def test_a_part_comes_again_and_again_and_what_can_be_foretold_follows_it():
@@ -45,7 +45,7 @@ def test_it_learns_the_length_that_it_is_shown(monkeypatch):
 
 
 def test_behind_earlier_selves():
-    settings = Settings(length=10, longest=5)
+    settings = RepeatsSettings(length=10, longest=5)
     assert home._behind(4, settings).nonzero().tolist() == [[6, 3], [7, 0], [7, 4], [8, 1], [8, 5], [9, 2], [9, 6]]
 
 
@@ -53,7 +53,7 @@ def test_a_sweep_remembers_what_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(home, "TESTED", 8)
     monkeypatch.setattr(home, "LENGTHS", (4,))
     toy, told = replace(TOY, steps=2), []
-    first = sweep(tmp_path / "state", toy, tell=lambda *what: told.append(what))
+    first = sweep(tmp_path / "state", toy, progress=lambda *what: told.append(what))
     assert told == [("drawn length, seed 0", 1, 4), ("drawn length, seed 0", 2, 4), ("fixed length, seed 0", 3, 4), ("fixed length, seed 0", 4, 4)]
     monkeypatch.setattr(home, "train", lambda *rest: pytest.fail("it is done"))
     assert sweep(tmp_path / "state", toy) == first
@@ -61,8 +61,8 @@ def test_a_sweep_remembers_what_is_done(tmp_path, monkeypatch):
 
 def test_the_results_that_are_kept_are_of_the_usual_settings_and_say_what_the_control_is_for():
     kept = results.read("repeats")
-    assert kept["settings"] == json.loads(json.dumps(home.asdict(Settings())))
-    assert [(model["kind"], model["seed"]) for model in kept["models"]] == [(kind, seed) for seed in Settings().seeds for kind in ("drawn", "fixed")]
+    assert kept["settings"] == json.loads(json.dumps(home.asdict(RepeatsSettings())))
+    assert [(model["kind"], model["seed"]) for model in kept["models"]] == [(kind, seed) for seed in RepeatsSettings().seeds for kind in ("drawn", "fixed")]
     numbers = control()
     assert numbers["fixed, same length"].high < numbers["fixed, other lengths"].low
     assert numbers["random, other lengths"].high < numbers["fixed, other lengths"].low

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.experiments.trained.train import _height, fit
+from headwise.experiments.trained.train import _height, train_model
 
 
 def test_a_line_is_fitted():
@@ -10,7 +10,7 @@ def test_a_line_is_fitted():
     model, told = nn.Linear(3, 1), []
     x = torch.randn(64, 3)
     y = x @ torch.tensor([1.0, -2.0, 0.5]) + 0.3
-    losses = fit(model, lambda step: (model(x)[:, 0] - y).square().mean(), 300, 0.1, lambda done, total: told.append((done, total)))
+    losses = train_model(model, lambda step: (model(x)[:, 0] - y).square().mean(), 300, 0.1, lambda stage, done, total: told.append((done, total)))
     assert losses[0] > 1 and losses[-1] < 1e-3 and len(losses) == 300
     assert told[0] == (1, 300) and told[-1] == (300, 300)
     assert not model.training

@@ -33,7 +33,7 @@ ALL, HALF, SOME = 0.95, 0.5, 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class AblationCurve:
     """Losses with a share of the heads silenced, by text, less the loss with all heads; in units of `scale`."""
 
     shares: tuple[float, ...]
@@ -51,7 +51,7 @@ def _card(study: "Study") -> Card:
     verdict = _verdict(numbers)
     return Card(
         verdict,
-        _says(study, numbers),
+        _summary(study, numbers),
         numbers,
         _plot(curves, study),
         _correction(numbers) if verdict == "corrected" else "",
@@ -94,7 +94,7 @@ def _alike(study: "Study") -> Number:
     return bootstrap_statistic(torch.stack(found), torch.ones(len(found)), share, seed=study.seed, draws=DRAWS, means=means, unit="share")
 
 
-def _curves(study: "Study") -> dict[str, Curve]:
+def _curves(study: "Study") -> dict[str, AblationCurve]:
     """What is lost without some heads: in order of importance on some of the texts, measured on the others."""
     order, other = _ordered(study)
     shown = other[:SHOWN_ON]
@@ -122,20 +122,20 @@ def _order(importance: Float[Tensor, "L H"]) -> Int[Tensor, "N two"]:
     return places[importance[places[:, 0], places[:, 1]].argsort()]
 
 
-def _curve(study: "Study", doing: str, texts: Int[Tensor, " n"], orders: list[Tensor], shares: tuple[float, ...]) -> Curve:
+def _curve(study: "Study", doing: str, texts: Int[Tensor, " n"], orders: list[Tensor], shares: tuple[float, ...]) -> AblationCurve:
     rises = []
     for done, (number, order) in enumerate(zip(texts.tolist(), orders, strict=True), start=1):
         passage = study.passage(number)
         rises.append((joint_ablation_losses(passage, _plans(order, shares, study), zero_ablation) - passage.base) / loss_scale(study))
         study.progress(doing, done, len(texts))
-    return Curve(shares, torch.stack(rises), study.counts[texts])
+    return AblationCurve(shares, torch.stack(rises), study.counts[texts])
 
 
 def _plans(order: Int[Tensor, "N two"], shares: tuple[float, ...], study: "Study") -> Bool[Tensor, "S L H"]:
     return torch.stack([study.head_mask([(int(layer), int(head)) for layer, head in order[: round(share * len(order))]]) for share in shares])
 
 
-def _can_go(curve: Curve, study: "Study") -> Number:
+def _can_go(curve: AblationCurve, study: "Study") -> Number:
     """The largest share without which the loss rises by less than the bar; certainly at least `low`, `high` at most."""
     found = bootstrap(curve.rises * curve.counts[:, None], curve.counts, study.seed)
     most = [
@@ -162,7 +162,7 @@ def _correction(numbers: dict[str, Number]) -> str:
     return "Most have a role, but one that others have, too." if own < role * count / 2 else "Most heads do."
 
 
-def _says(study: "Study", numbers: dict[str, Number]) -> str:
+def _summary(study: "Study", numbers: dict[str, Number]) -> str:
     role, alike, gone, count = (numbers[name] for name in ("with_role", "alike", "can_go", "heads"))
     certain, possible = (round(end * count.value) for end in bounds(role))
     least, most = (percent(end) for end in bounds(gone))
@@ -175,7 +175,7 @@ def _says(study: "Study", numbers: dict[str, Number]) -> str:
     return f"{first}; {second}. {third}. {percent(alike.value)} look where another head looks."
 
 
-def _plot(curves: dict[str, Curve], study: "Study") -> Plot:
+def _plot(curves: dict[str, AblationCurve], study: "Study") -> Plot:
     series = []
     for name, curve in curves.items():
         found = bootstrap(curve.rises * curve.counts[:, None], curve.counts, study.seed)

@@ -12,7 +12,7 @@ from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import mean_over_texts
 from headwise.experiments.estimates.split_halves import split_halves, weighted_mean
-from headwise.experiments.measurements.write_summary import Writing, writing
+from headwise.experiments.measurements.write_summary import WriteSummary, write_summary
 from headwise.experiments.number_text import between, percent, times
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FACTOR = 1.5  # the loudest head against the quietest: from here on their say is
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
+class ShareExtremes:
     """The loudest and the quietest head of each layer, chosen on one half of the texts and measured on the other.
 
     Attributes:
@@ -55,7 +55,7 @@ def run(study: "Study") -> Card:
     if few is not None:
         return few
     told: dict[str, Any] = {"texts": len(study.texts), "tokens": study.token_count}
-    found = writing(study)
+    found = write_summary(study)
     if all(int((~layer.isnan()).sum()) < 2 for layer in found.share[0]):
         return Card("inconclusive", "Every layer has one head, which writes all: there is no other to have an equal say.", **told)
     ends = _ends(found, study.seed)
@@ -63,10 +63,10 @@ def run(study: "Study") -> Card:
     verdict = "cut" if ends.uneven > layers / 2 else "kept" if ends.even == layers else "corrected" if ends.uneven + ends.even == layers else "inconclusive"
     correction = f"Not in {ends.uneven} of {layers} layers." if verdict == "corrected" else ""
     numbers = _numbers(found, ends, study.seed)
-    return Card(verdict, _says(numbers, ends, layers, verdict), numbers, _plot(found), correction, **told)
+    return Card(verdict, _summary(numbers, ends, layers, verdict), numbers, _plot(found), correction, **told)
 
 
-def _ends(found: Writing, seed: int) -> Ends:
+def _ends(found: WriteSummary, seed: int) -> ShareExtremes:
     """Layers with one head are left out."""
     several = (~found.share[0].isnan()).sum(-1) > 1
     share, tokens = found.share[:, several], found.tokens
@@ -76,10 +76,10 @@ def _ends(found: Writing, seed: int) -> Ends:
     loud, quiet = (share[measured].gather(2, head.expand(len(measured), -1)[..., None])[..., 0] for head in (loudest, quietest))
     counts = tokens[measured]
     equal = 1 / (~share[0].isnan()).sum(-1).double()
-    return Ends(loudest, quietest, bootstrap(loud, counts, seed), bootstrap(quiet, counts, seed), equal, (loud / quiet))
+    return ShareExtremes(loudest, quietest, bootstrap(loud, counts, seed), bootstrap(quiet, counts, seed), equal, (loud / quiet))
 
 
-def _numbers(found: Writing, ends: Ends, seed: int) -> dict[str, Number]:
+def _numbers(found: WriteSummary, ends: ShareExtremes, seed: int) -> dict[str, Number]:
     _, measured = split_halves(len(found.tokens), seed)
     counts = found.tokens[measured]
     several = (~found.share[0].isnan()).sum(-1) > 1
@@ -103,7 +103,7 @@ def _means(ends: Interval) -> tuple[float, float]:
     return float(ends.low.mean()), float(ends.high.mean())
 
 
-def _says(numbers: dict[str, Number], ends: Ends, layers: int, verdict: str) -> str:
+def _summary(numbers: dict[str, Number], ends: ShareExtremes, layers: int, verdict: str) -> str:
     loud, quiet, equal, ratio = (numbers[name] for name in ("loudest", "quietest", "equal", "ratio"))
     first = (
         f"The loudest head of a layer writes {percent(loud.value)} of the length of all that heads write there, the quietest {percent(quiet.value)}; an equal "
@@ -116,7 +116,7 @@ def _says(numbers: dict[str, Number], ends: Ends, layers: int, verdict: str) -> 
     )
 
 
-def _plot(found: Writing) -> Plot:
+def _plot(found: WriteSummary) -> Plot:
     """Each head of each layer."""
     shares = weighted_mean(found.share, found.tokens)
     heads = (~shares.isnan()).nonzero()

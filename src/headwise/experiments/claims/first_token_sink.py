@@ -13,9 +13,9 @@ from headwise.axes import Bool, Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import Side, mean_over_texts, side_of
-from headwise.experiments.measurements.first_token_mass import Resting, resting
+from headwise.experiments.measurements.first_token_mass import FirstTokenMass, first_token_mass
 from headwise.experiments.measurements.negligible import NEGLIGIBLE, OWN_LOSSES, loss_scale
-from headwise.experiments.measurements.windowed_model import losses_in_windows, narrowed
+from headwise.experiments.measurements.windowed_model import losses_in_windows, windowed
 from headwise.experiments.number_text import nats, percent
 from headwise.interventions.edit import hook_refusal
 from headwise.interventions.head_parameters import HeadMap
@@ -31,7 +31,7 @@ HALF, MANY = 0.5, 0.05  # of a head's weight; of the heads
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class WindowLosses:
     """The loss on each text: as the model is, in a window, in a window of the same size with the first tokens in it; empty where it could not be tried.
 
     Attributes:
@@ -50,7 +50,7 @@ def run(study: "Study") -> Card:
         return few
     found = []
     for number in range(len(study.texts)):
-        found.append(resting(study.passage(number)))
+        found.append(first_token_mass(study.passage(number)))
         study.progress("weight on the first token", number + 1, len(study.texts))
     weight = torch.stack([text.weight for text in found])
     rests = _rests(weight, study)
@@ -58,7 +58,7 @@ def run(study: "Study") -> Card:
     numbers = _numbers(study, found, rests, windows)
     draws_less, needed = _draws_less(numbers), _needed(study, numbers)
     verdict, correction = _verdict(float(rests.double().sum() / (~weight[0].isnan()).sum()), draws_less, needed)
-    says = _says(study, numbers, windows, int(rests.sum()))
+    says = _summary(study, numbers, windows, int(rests.sum()))
     return Card(verdict, says, numbers, _plot(found), correction, len(study.texts), study.token_count, study.loss)
 
 
@@ -68,7 +68,7 @@ def _rests(weight: Float[Tensor, "n L H"], study: "Study") -> Bool[Tensor, "L H"
     return sure(bootstrap(weight - HALF, counts, study.seed), int((~weight[0].isnan()).sum()), 0.0)
 
 
-def _windows(study: "Study") -> Windows:
+def _windows(study: "Study") -> WindowLosses:
     """Xiao et al.'s experiment on texts that are longer than two windows."""
     head_map = HeadMap(study.model, study.texts[0])
     places = study.passage(0).places
@@ -77,15 +77,15 @@ def _windows(study: "Study") -> Windows:
     if why is None and len(long) < FEWEST:
         why = f"{len(long)} texts have the {2 * WINDOW} tokens that are needed, of {FEWEST}"
     if why is not None:
-        return Windows(torch.zeros(0, 3), torch.zeros(0), why)
+        return WindowLosses(torch.zeros(0, 3), torch.zeros(0), why)
     modules = [place.module for place in places]
-    models = [narrowed(study.model.hf, modules, WINDOW, 0), narrowed(study.model.hf, modules, WINDOW - KEPT, KEPT)]
+    models = [windowed(study.model.hf, modules, WINDOW, 0), windowed(study.model.hf, modules, WINDOW - KEPT, KEPT)]
     some = long[:TRIED]
     losses = []
     for done, number in enumerate(some, start=1):
         losses.append(losses_in_windows(study.passage(number), models, WINDOW))
         study.progress("windows", done, len(some))
-    return Windows(torch.tensor(losses, dtype=torch.float64), study.counts[some])
+    return WindowLosses(torch.tensor(losses, dtype=torch.float64), study.counts[some])
 
 
 def _swapped(study: "Study") -> Float[Tensor, "n L H"] | None:
@@ -100,11 +100,11 @@ def _swapped(study: "Study") -> Float[Tensor, "n L H"] | None:
             return None
         ids = given["input_ids"].clone()
         ids[:, 0] = random.choice(around.plain)
-        found.append(resting(study.passage(number), {**given, "input_ids": ids}).weight)
+        found.append(first_token_mass(study.passage(number), {**given, "input_ids": ids}).weight)
     return torch.stack(found)
 
 
-def _numbers(study: "Study", found: list[Resting], rests: Bool[Tensor, "L H"], windows: Windows) -> dict[str, Number]:
+def _numbers(study: "Study", found: list[FirstTokenMass], rests: Bool[Tensor, "L H"], windows: WindowLosses) -> dict[str, Number]:
     seed = study.seed
     weight, written, equal = (torch.stack([getattr(text, name) for text in found]) for name in ("weight", "written", "equal"))
     heads = (~weight[0].isnan()).sum()
@@ -129,7 +129,7 @@ def _numbers(study: "Study", found: list[Resting], rests: Bool[Tensor, "L H"], w
     return numbers | _of_windows(windows, seed)
 
 
-def _of_windows(windows: Windows, seed: int) -> dict[str, Number]:
+def _of_windows(windows: WindowLosses, seed: int) -> dict[str, Number]:
     if windows.why:
         return {}
     own, without, with_first = windows.losses.unbind(1)
@@ -170,7 +170,7 @@ def _verdict(resting_heads: float, draws_less: Side, needed: Side) -> tuple[Any,
     return "inconclusive", ""
 
 
-def _says(study: "Study", numbers: dict[str, Number], windows: Windows, resting_heads: int) -> str:
+def _summary(study: "Study", numbers: dict[str, Number], windows: WindowLosses, resting_heads: int) -> str:
     weight, equal = numbers["weight"], numbers["equal"]
     heads = int(sum(place.heads for place in study.passage(0).places))
     said = [
@@ -200,7 +200,7 @@ def _always(study: "Study") -> str:
     return f" (always {token_texts(study.model.tokenizer, before[:1])[0]} here)" if before else ""
 
 
-def _plot(found: list[Resting]) -> Plot:
+def _plot(found: list[FirstTokenMass]) -> Plot:
     weight, written = (torch.stack([getattr(text, name) for text in found]).mean(0).nanmean(1) for name in ("weight", "written"))
     layers = [float(layer) for layer in range(len(weight))]
     series = [Series("weight", layers, weight.tolist())]

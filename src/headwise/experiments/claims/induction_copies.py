@@ -7,7 +7,7 @@ from headwise.errors import ArgumentError
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import mean_over_texts, side_of
-from headwise.experiments.measurements.copying import Copied, copied
+from headwise.experiments.measurements.copying import CopyingEffects, copying_effects
 from headwise.experiments.number_text import nats, percent
 from headwise.experiments.trained import stored_results as results
 from headwise.experiments.trained.fixed_length_control import control
@@ -39,21 +39,21 @@ def run(study: "Study") -> Card:
     places = [(int(layer), int(head)) for layer, head in zip(*(cast.role != NONE).values.nonzero(), strict=True)]
     chosen = sorted(places, key=lambda place: -float(cast.score[0, place[0], place[1]]))
     numbers = _looks(cast, len(chosen)) | _control()
-    looks, of_control = _said_of_looks(numbers, len(chosen)), _said_of_control(numbers)
+    looks, of_control = _summary_of_looks(numbers, len(chosen)), _summary_of_control(numbers)
     told: dict[str, Any] = {"numbers": numbers, "plot": _plot(cast, None), "texts": int(cast.texts[0])}
     if not chosen:
         return Card("inconclusive", f"{looks} There is no induction head to try. {of_control}", **told)
     if study.loss != "next" or is_encoder_decoder(study.model.hf):
         blind = "This part of the model foretells no next token, so that nothing says whether they copy it."
         return Card("inconclusive", f"{looks} {blind} {of_control}", **told)
-    tried = copied(study, chosen, TRIED_ON)
+    tried = copying_effects(study, chosen, TRIED_ON)
     numbers |= _copies(tried, chosen, study.seed)
     verdict, correction = _verdict(numbers, float(tried.second[:, 0].mean()))
-    says = f"{looks} {_says(numbers, tried, len(chosen))} {of_control}"
+    says = f"{looks} {_summary(numbers, tried, len(chosen))} {of_control}"
     return Card(verdict, says, numbers, _plot(cast, tried), correction, len(tried.counts), int(tried.counts.sum()), "next")
 
 
-def _said_of_looks(numbers: dict[str, Number], heads: int) -> str:
+def _summary_of_looks(numbers: dict[str, Number], heads: int) -> str:
     best = percent(numbers["best"].value)
     if heads:
         return f"{heads} heads certainly look at what followed an earlier copy; the best, chosen on other texts, puts {best} of its weight there."
@@ -74,7 +74,7 @@ def _looks(cast: "xarray.Dataset", heads: int) -> dict[str, Number]:
     }
 
 
-def _copies(tried: Copied, chosen: list[tuple[int, int]], seed: int) -> dict[str, Number]:
+def _copies(tried: CopyingEffects, chosen: list[tuple[int, int]], seed: int) -> dict[str, Number]:
     told = {"counts": tried.counts, "seed": seed}
     own, without, others = tried.second.unbind(1)
     first = tried.first
@@ -115,7 +115,7 @@ def _verdict(numbers: dict[str, Number], loss: float) -> tuple[Any, str]:
     return "inconclusive", ""
 
 
-def _says(numbers: dict[str, Number], tried: Copied, heads: int) -> str:
+def _summary(numbers: dict[str, Number], tried: CopyingEffects, heads: int) -> str:
     without, others, own, first = (numbers[name].value for name in ("without them", "without others", "loss, repeated", "without them, first time"))
     direct = (
         f"Each adds {numbers['direct'].value:.2f} to the logit of the token to be repeated, the mean head {numbers['direct, all'].value:.2f}."
@@ -133,7 +133,7 @@ def _control() -> dict[str, Number]:
     return {f"control: {name}": number for name, number in control().items()} if results.path_of("repeats").exists() else {}
 
 
-def _said_of_control(numbers: dict[str, Number]) -> str:
+def _summary_of_control(numbers: dict[str, Number]) -> str:
     if "control: fixed, same length" not in numbers:
         return "Of the control, models trained on repeats of one length, nothing can be told: they have not been trained."
     fixed, other, drawn = (numbers[f"control: {name}"] for name in ("fixed, same length", "fixed, other lengths", "random, other lengths"))
@@ -143,7 +143,7 @@ def _said_of_control(numbers: dict[str, Number]) -> str:
     )
 
 
-def _plot(cast: "xarray.Dataset", tried: Copied | None) -> Plot:
+def _plot(cast: "xarray.Dataset", tried: CopyingEffects | None) -> Plot:
     """Heads by where they look, and by what they write where that is known."""
     score = cast.score.values[0]
     heads = [(layer, head) for layer in range(score.shape[0]) for head in range(score.shape[1]) if score[layer, head] == score[layer, head]]

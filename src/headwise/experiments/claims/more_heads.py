@@ -40,7 +40,7 @@ def judge(found: dict) -> Card:
         **{f"cost, h = {h}": Number(found["cost"][str(h)], "CPU time of a step of training, against one head") for h in heads},
     }
     return Card(
-        verdict, _says(heads, table, best, beyond, verdict, found), numbers, _plot(heads, table), "Better up to a point." if verdict == "corrected" else ""
+        verdict, _summary(heads, table, best, beyond, verdict, found), numbers, _plot(heads, table), "Better up to a point." if verdict == "corrected" else ""
     )
 
 
@@ -65,7 +65,7 @@ def _loss(heads: int, values: list[float]) -> Number:
     return mean_over_seeds(values, f"held-out loss; perplexity {exp(sum(values) / len(values)):.3f} a letter", "nats a letter", published)
 
 
-def _says(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: ClaimVerdict, found: dict) -> str:
+def _summary(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: ClaimVerdict, found: dict) -> str:
     mean = table.mean(0).tolist()
     same = f"The same decoder of width {found['settings']['width']}, trained {len(table)} times each:"
     fall = paired_difference(table, best, 0, len(heads) - 1)

@@ -14,7 +14,7 @@ from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.bootstrap_statistic import bootstrap_statistic
 from headwise.experiments.estimates.confidence_interval import bounds
 from headwise.experiments.measurements.negligible import OWN_LOSSES
-from headwise.experiments.measurements.write_summary import Writing, writing
+from headwise.experiments.measurements.write_summary import WriteSummary, write_summary
 from headwise.models.capture.recorder import AttentionRecord
 from headwise.models.hooks.derived_model import derive_model
 from headwise.models.model import Model
@@ -32,7 +32,7 @@ SHOWN = 300
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class HeadMagnitudes:
     """How much heads say and write, in units of their layer's median head.
 
     Attributes:
@@ -44,10 +44,10 @@ class Sizes:
     wrote: Float[Tensor, "*d L H"]
 
     @staticmethod
-    def of(said: Float[Tensor, "*d L H"], wrote: Float[Tensor, "*d L H"], said_by: Tensor | None = None, wrote_by: Tensor | None = None) -> "Sizes":
+    def of(said: Float[Tensor, "*d L H"], wrote: Float[Tensor, "*d L H"], said_by: Tensor | None = None, wrote_by: Tensor | None = None) -> "HeadMagnitudes":
         """From sums, or means, of squares over tokens; the median head is that of the latter two, where they are given."""
         pairs = ((said, said if said_by is None else said_by), (wrote, wrote if wrote_by is None else wrote_by))
-        return Sizes(*((squares.double() / by.double().nanquantile(0.5, -1, keepdim=True)).clamp(min=0).sqrt() for squares, by in pairs))
+        return HeadMagnitudes(*((squares.double() / by.double().nanquantile(0.5, -1, keepdim=True)).clamp(min=0).sqrt() for squares, by in pairs))
 
     @property
     def muted(self) -> Bool[Tensor, "*d L H"]:
@@ -55,7 +55,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, eq=False)
-class Control:
+class PlantedHead:
     """A head of the model, silenced by hand at its block of W_O.
 
     Attributes:
@@ -71,7 +71,7 @@ class Control:
     found: bool
     wrote: float
     reaches: float | None
-    faint: Sizes
+    faint: HeadMagnitudes
 
     @property
     def holds(self) -> bool:
@@ -86,20 +86,20 @@ def _card(study: "Study") -> Card:
     texts, tokens = len(study.texts), study.token_count
     if all(place.heads < 2 for place in study.passage(0).places):
         return Card("inconclusive", "Every layer has one head: there is no other to compare it with.", texts=texts, tokens=tokens)
-    found = writing(study)
-    own = Sizes.of(found.said.sum(0), found.wrote.sum(0))
+    found = write_summary(study)
+    own = HeadMagnitudes.of(found.said.sum(0), found.wrote.sum(0))
     control = _control(study, own)
     numbers = {**_numbers(found, study.seed), **_of_control(control)}
-    says = f"{_says_control(control)} {_says_own(own, numbers, len(study.heads))}"
+    says = f"{_summary_control(control)} {_summary_own(own, numbers, len(study.heads))}"
     return Card("kept" if control.holds else "cut", says, numbers, _plot(own, control), texts=texts, tokens=tokens)
 
 
-def _numbers(found: Writing, seed: int) -> dict[str, Number]:
+def _numbers(found: WriteSummary, seed: int) -> dict[str, Number]:
     squares = torch.stack([found.said, found.wrote], 1) / found.tokens[:, None, None, None]
 
-    def number(means: str, unit: str, statistic: Callable[[Sizes], Float[Tensor, "d L H"]], joined: Callable[[Tensor], Tensor]) -> Number:
+    def number(means: str, unit: str, statistic: Callable[[HeadMagnitudes], Float[Tensor, "d L H"]], joined: Callable[[Tensor], Tensor]) -> Number:
         return bootstrap_statistic(
-            squares, found.tokens, lambda mean: joined(statistic(Sizes.of(*mean.unbind(1))).flatten(1)), seed=seed, means=means, unit=unit
+            squares, found.tokens, lambda mean: joined(statistic(HeadMagnitudes.of(*mean.unbind(1))).flatten(1)), seed=seed, means=means, unit=unit
         )
 
     def count(flags: Tensor) -> Tensor:
@@ -118,23 +118,23 @@ def _numbers(found: Writing, seed: int) -> dict[str, Number]:
     }
 
 
-def _control(study: "Study", own: Sizes) -> Control:
+def _control(study: "Study", own: HeadMagnitudes) -> PlantedHead:
     """Silence the head that is most like the median head of its layer, and look whether the measure finds it."""
     layer, number = head = _typical(study, own)
     models = [study.model, _scaled(study, head, 0.0), _scaled(study, head, FAINT)]
     before, silent, faint = (_opened(study, model) for model in models)
     squares = [_in_layer(passages, layer) for passages in (before, silent, faint)]
-    was, now, fainter = (Sizes.of(*x, *squares[0]) for x in squares)
+    was, now, fainter = (HeadMagnitudes.of(*x, *squares[0]) for x in squares)
     planted = torch.arange(was.said.shape[1]) == number
     found = all(bool((sizes.muted == (was.muted | planted)).all()) for sizes in (now, fainter))
     reaches = None
     if study.loss in OWN_LOSSES:
         slopes = rank(models[1], study.texts[:1], "gradient", loss=study.loss, part=study.part, seed=study.seed)
         reaches = abs(float(slopes["effect"].values[head]))
-    return Control(head, _same(before[0], silent[0], layer), found, float(now.wrote[0, number]), reaches, fainter)
+    return PlantedHead(head, _same(before[0], silent[0], layer), found, float(now.wrote[0, number]), reaches, fainter)
 
 
-def _typical(study: "Study", own: Sizes) -> "Head":
+def _typical(study: "Study", own: HeadMagnitudes) -> "Head":
     """The head that is most like the median head of its layer, of layers that are the first to use their W_O."""
     unlike = own.wrote.log().abs() + own.said.log().abs()
     session, used = study.passage(0).forward.session, set[str]()
@@ -183,7 +183,7 @@ def _same(before: EvalText, after: EvalText, layer: int) -> bool:
     return all(torch.equal(one, other) for one, other in pairs)
 
 
-def _of_control(control: Control) -> dict[str, Number]:
+def _of_control(control: PlantedHead) -> dict[str, Number]:
     layer, head = control.head
     numbers = {
         "control_writes": Number(control.wrote, f"length of what head {layer}.{head} writes with its block of W_O at 0"),
@@ -199,7 +199,7 @@ def _of_control(control: Control) -> dict[str, Number]:
     return numbers
 
 
-def _says_control(control: Control) -> str:
+def _summary_control(control: PlantedHead) -> str:
     name = f"head {control.head[0]}.{control.head[1]}"
     if not control.holds:
         return f"With the block of {name} in W_O at 0 it was not seen to attend as before and write nothing: the control failed."
@@ -207,7 +207,7 @@ def _says_control(control: Control) -> str:
     return f"With the block of {name} in W_O at 0 it attends as before, bit for bit, and writes nothing.{learns}"
 
 
-def _says_own(own: Sizes, numbers: dict[str, Number], heads: int) -> str:
+def _summary_own(own: HeadMagnitudes, numbers: dict[str, Number], heads: int) -> str:
     muted, little = numbers["muted"], numbers["say_little"]
     named = [f"{layer}.{head}" for layer, head in own.muted.nonzero().tolist()]
     listed = f" ({', '.join(named[:5])}{' and others' if len(named) > 5 else ''})" if named else ""
@@ -216,7 +216,7 @@ def _says_own(own: Sizes, numbers: dict[str, Number], heads: int) -> str:
     return f"{first} ({low:.0f} to {high:.0f} with other texts); {little.value:.0f} say little to begin with, before W_O."
 
 
-def _plot(own: Sizes, control: Control) -> Plot:
+def _plot(own: HeadMagnitudes, control: PlantedHead) -> Plot:
     """Every head, and the one that was scaled to a tenth by hand."""
     known = (~own.said.isnan()).flatten().nonzero()[:, 0]
     quiet = own.wrote.flatten()[known].argsort()

@@ -38,7 +38,7 @@ def judge(found: dict) -> Card:
         numbers |= _looks(words, _best(by[heads]))
     luck = fisher(solved[1], len(by[1]), solved[2], len(by[2]))
     numbers["chance of such a difference"] = Number(luck, "if the number of heads made none: Fisher's exact test, one-sided")
-    return Card(_verdict(solved, luck), _says(by, solved), numbers, _plot(by))
+    return Card(_verdict(solved, luck), _summary(by, solved), numbers, _plot(by))
 
 
 def fisher(ours: int, of_ours: int, theirs: int, of_theirs: int) -> float:
@@ -82,7 +82,7 @@ def _looks(words: str, model: dict[str, Any]) -> dict[str, Number]:
     }
 
 
-def _says(by: dict[int, list[dict]], solved: dict[int, int]) -> str:
+def _summary(by: dict[int, list[dict]], solved: dict[int, int]) -> str:
     one, two = (_best(by[heads]) for heads in WORDS)
     first, second = sorted(two["weights"], key=lambda pair: -pair[0])
     looks = f"its weight lies on the token before ({one['weights'][0][0]:.2f}) and on the match ({one['weights'][0][1]:.2f})"

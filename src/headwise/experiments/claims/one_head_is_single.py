@@ -12,7 +12,7 @@ from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import mean_over_texts
 from headwise.experiments.measurements.negligible import NEGLIGIBLE, NEGLIGIBLE_TEXT, OWN_LOSSES, loss_scale
-from headwise.experiments.measurements.single_head import Apart, apart, losses_tied
+from headwise.experiments.measurements.single_head import SingleHeadCheck, losses_tied, single_head_check
 from headwise.experiments.number_text import nats
 from headwise.interventions.edits.tie_heads import TieHeads
 
@@ -25,7 +25,7 @@ SAME = 1e-6  # half a sum of differences between two patterns: less is rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Tied:
+class TyingCosts:
     """What tying costs on each text: each layer that has several heads, and all of them at once.
 
     Attributes:
@@ -51,7 +51,7 @@ def run(study: "Study") -> Card:
     places = study.passage(0).places
     layers = [layer for layer, place in enumerate(places) if place.heads > 1]
     numbers_of_texts = range(min(TEXTS, len(study.texts)))
-    alone = [apart(study.passage(number)) for number in numbers_of_texts[:2]]
+    alone = [single_head_check(study.passage(number)) for number in numbers_of_texts[:2]]
     told: dict[str, Any] = {
         "texts": len(numbers_of_texts),
         "tokens": sum(study.passage(number).forward.cache.wo_inputs[places[0].index].shape[1] for number in numbers_of_texts),
@@ -70,10 +70,10 @@ def run(study: "Study") -> Card:
     verdict = "cut" if tied.distance > SAME else "kept" if felt > len(layers) / 2 else "corrected"
     correction = f"Tied heads are one head, and in {felt} of {len(layers)} layers that costs something." if verdict == "corrected" else ""
     numbers = _numbers(study, alone, tied, felt, gap)
-    return Card(verdict, _says(study, numbers, tied, felt), numbers, _plot(study, alone, tied), correction, measure=study.loss, **told)
+    return Card(verdict, _summary(study, numbers, tied, felt), numbers, _plot(study, alone, tied), correction, measure=study.loss, **told)
 
 
-def _tied(study: "Study", layers: list[int]) -> Tied:
+def _tied(study: "Study", layers: list[int]) -> TyingCosts:
     found = []
     texts = range(min(TEXTS, len(study.texts)))
     for number in texts:
@@ -82,13 +82,13 @@ def _tied(study: "Study", layers: list[int]) -> Tied:
     losses = torch.stack(found)
     edited = study.model.edit([TieHeads(layer, part=study.part) for layer in layers], mode="run", inputs=study.texts[0])
     passage = Evaluator(edited, study.loss, study.part, study.seed).open(study.texts[0])
-    distances = [distance for layer, distance in enumerate(apart(passage).distance) if layer in layers]
+    distances = [distance for layer, distance in enumerate(single_head_check(passage).distance) if layer in layers]
     edited_loss = float(study.passage(0).loss(passage.forward.cache.outputs, 1))
     n = len(texts)
-    return Tied(layers, study.base[:n], study.counts[:n], losses[:, :-1], losses[:, -1], max(distances), edited_loss)
+    return TyingCosts(layers, study.base[:n], study.counts[:n], losses[:, :-1], losses[:, -1], max(distances), edited_loss)
 
 
-def _numbers(study: "Study", alone: list[Apart], tied: Tied, felt: int, gap: float) -> dict[str, Number]:
+def _numbers(study: "Study", alone: list[SingleHeadCheck], tied: TyingCosts, felt: int, gap: float) -> dict[str, Number]:
     each, every, counts, seed = tied.each - tied.base[:, None], tied.every - tied.base, tied.counts, study.seed
     distance = torch.tensor([[text.distance[layer] for layer in tied.layers] for text in alone], dtype=torch.float64)
     return {
@@ -107,7 +107,7 @@ def _numbers(study: "Study", alone: list[Apart], tied: Tied, felt: int, gap: flo
     }
 
 
-def _says(study: "Study", numbers: dict[str, Number], tied: Tied, felt: int) -> str:
+def _summary(study: "Study", numbers: dict[str, Number], tied: TyingCosts, felt: int) -> str:
     alone, before, after = numbers["heads alone"], numbers["patterns apart"], numbers["patterns apart, tied"]
     one, every, base = numbers["one layer"], numbers["all layers"], numbers["base"]
     rises = f"from {nats(base.value)} to {nats(base.value + every.value)} nats" if study.loss in OWN_LOSSES else f"to {nats(every.value)}"
@@ -125,7 +125,7 @@ def _says(study: "Study", numbers: dict[str, Number], tied: Tied, felt: int) -> 
     )
 
 
-def _plot(study: "Study", alone: list[Apart], tied: Tied) -> Plot:
+def _plot(study: "Study", alone: list[SingleHeadCheck], tied: TyingCosts) -> Plot:
     x = [float(layer) for layer in tied.layers]
     costs = bootstrap((tied.each - tied.base[:, None]) * tied.counts[:, None], tied.counts, study.seed)
     rises = Series("loss, this layer tied", x, costs.mean.tolist(), costs.low.tolist(), costs.high.tolist())

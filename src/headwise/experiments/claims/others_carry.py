@@ -17,7 +17,7 @@ from headwise.experiments.estimates.confidence_interval import bounds, mean_over
 from headwise.experiments.estimates.split_halves import split_halves
 from headwise.experiments.measurements.negligible import COST_UNITS, NEGLIGIBLE, NEGLIGIBLE_TEXT, OWN_LOSSES, loss_scale
 from headwise.experiments.number_text import percent
-from headwise.experiments.trained.random_removal import removed, said
+from headwise.experiments.trained.random_removal import removal_numbers, removal_sentence
 
 if TYPE_CHECKING:
     from headwise.experiments.study import Study
@@ -32,7 +32,7 @@ def run(study: "Study") -> Card:
 
 
 def _card(study: "Study") -> Card:
-    costs = Costs(study.effects / loss_scale(study), study.counts[study.ablation_texts], study.seed)
+    costs = AblationCosts(study.effects / loss_scale(study), study.counts[study.ablation_texts], study.seed)
     unit = COST_UNITS[study.loss]
     numbers = {
         "median": costs.median(unit),
@@ -40,12 +40,12 @@ def _card(study: "Study") -> Card:
         "needed": costs.needed(),
         **costs.top(),
         **_repair(study),
-        **removed(),
+        **removal_numbers(),
     }
     verdict = _verdict(numbers["median"], numbers["needed"])
     return Card(
         verdict,
-        _says(study, costs, numbers, verdict),
+        _summary(study, costs, numbers, verdict),
         numbers,
         costs.plot(unit),
         "Most of the time." if verdict == "corrected" else "",
@@ -56,7 +56,7 @@ def _card(study: "Study") -> Card:
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class AblationCosts:
     """What silencing each head costs, by text."""
 
     values: Float[Tensor, "n L H"]
@@ -187,20 +187,20 @@ def _repair_numbers(found: list[SelfRepair], chosen: Bool[Tensor, "L H"], seed: 
     }
 
 
-def _says(study: "Study", costs: Costs, numbers: dict[str, Number], verdict: ClaimVerdict) -> str:
+def _summary(study: "Study", costs: AblationCosts, numbers: dict[str, Number], verdict: ClaimVerdict) -> str:
     median, worst, named = numbers["median"], numbers["worst"], costs.named()
     says = [f"Without the median head {_by(study, median)}; without the costliest, chosen on other texts, {_by(study, worst)}."]
     listed = f"{', '.join(named[:5])}{' and others' if len(named) > 5 else ''}"
     says.append(f"{len(named) or 'No head'} of {costs.heads}{' heads' if named else ''} certainly cost over {_bar(study)}{f': {listed}' if named else ''}.")
     if "repaired" in numbers:
-        says.append(_says_repair(numbers["repaired"]))
-    says.append(said(numbers))
+        says.append(_summary_repair(numbers["repaired"]))
+    says.append(removal_sentence(numbers))
     if verdict == "inconclusive":
         says.append(_needed(median, numbers["needed"], len(study.ablation_texts)))
     return " ".join(says)
 
 
-def _says_repair(found: Number) -> str:
+def _summary_repair(found: Number) -> str:
     (low, high), loud = bounds(found), "the heads that add most to the right token"
     interval = f"({percent(low)} to {percent(high)})"
     if low > 0:

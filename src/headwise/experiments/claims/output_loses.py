@@ -9,7 +9,7 @@ from headwise.axes import Float, Tensor
 from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import mean_over_texts, texts_needed
-from headwise.experiments.measurements.write_summary import Writing, writing
+from headwise.experiments.measurements.write_summary import WriteSummary, write_summary
 from headwise.experiments.number_text import percent
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ def run(study: "Study") -> Card:
     few = study.too_few_texts(FEWEST, "what W_O loses")
     if few is not None:
         return few
-    found = writing(study)
+    found = write_summary(study)
     lost = found.lost.nansum(2) / found.said.nansum(2)
     ends = bootstrap(lost * found.tokens[:, None], found.tokens, study.seed)
     losing, keeping = int((ends.low > BAR).sum()), int((ends.high < BAR).sum())
     layers = lost.shape[1]
     verdict = "kept" if losing > layers / 2 else "cut" if keeping == layers else "corrected" if losing + keeping == layers else "inconclusive"
     numbers = _numbers(found, lost, study.seed)
-    says, correction = _says(found, numbers, losing, layers), f"It does in {losing} of {layers} layers." if verdict == "corrected" else ""
+    says, correction = _summary(found, numbers, losing, layers), f"It does in {losing} of {layers} layers." if verdict == "corrected" else ""
     if verdict == "inconclusive":
         says = f"{says} {_needed(numbers['lost'], len(study.texts))}"
     return Card(verdict, says, numbers, _plot(found), correction, len(study.texts), int(found.tokens.sum()))
 
 
-def _numbers(found: Writing, lost: Float[Tensor, "n L"], seed: int) -> dict[str, Number]:
+def _numbers(found: WriteSummary, lost: Float[Tensor, "n L"], seed: int) -> dict[str, Number]:
     tokens = found.tokens
     by_head = (found.lost.sum(0) / found.said.sum(0)).nan_to_num(-1)
     worst = int(lost.mean(0).argmax())
@@ -68,7 +68,7 @@ def _numbers(found: Writing, lost: Float[Tensor, "n L"], seed: int) -> dict[str,
     }
 
 
-def _says(found: Writing, numbers: dict[str, Number], losing: int, layers: int) -> str:
+def _summary(found: WriteSummary, numbers: dict[str, Number], losing: int, layers: int) -> str:
     lost, worst, meeting = numbers["lost"], numbers["lost, worst layer"], numbers["meeting"]
     first = f"From what a layer adds, {percent(1 - lost.value)} of what its heads said can be computed back; {percent(1 - worst.value)} in the worst layer."
     least, most = numbers["meeting, least"].value, numbers["meeting, most"].value
@@ -85,7 +85,7 @@ def _needed(lost: Number, texts: int) -> str:
     return "" if needed is None or needed <= texts else f"About {needed} texts would be needed."
 
 
-def _plot(found: Writing) -> Plot:
+def _plot(found: WriteSummary) -> Plot:
     layers = [float(layer) for layer in range(len(found.matrices))]
     kept = 1 - (found.lost.nansum(2).sum(0) / found.said.nansum(2).sum(0))
     sizes = [len(matrix.inverse.t()) for matrix in found.matrices]

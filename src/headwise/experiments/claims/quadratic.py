@@ -11,8 +11,8 @@ from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import side_of
 from headwise.experiments.measurements.growth import LENGTHS, ROUNDS, WINDOW, Shape, exponent, seconds
-from headwise.experiments.measurements.peak_memory import held
-from headwise.experiments.measurements.visible_pairs import Reach, reach
+from headwise.experiments.measurements.peak_memory import measure_peaks
+from headwise.experiments.measurements.visible_pairs import VisiblePairs, visible_pairs
 from headwise.experiments.number_text import percent
 from headwise.models.inputs.encoding import max_positions
 
@@ -28,20 +28,20 @@ BAR = 1.5  # an exponent above it is nearer to 2 than to 1
 def run(study: "Study") -> Card:
     """Time and memory against length; pairs that the model's layers look at."""
     passage = study.passage(0)
-    seen = reach(passage, min(LONG, max_positions(study.model.hf) or LONG))
+    seen = visible_pairs(passage, min(LONG, max_positions(study.model.hf) or LONG))
     width = passage.forward.cache.wo_inputs[passage.places[0].index].shape[3]
     shape = Shape(min(HEADS, passage.places[0].heads), min(WIDTH, width), seen.causal)
-    taken = seconds(shape, tell=lambda done, total: study.progress("time by length", done, total))
+    taken = seconds(shape, progress=study.progress)
     try:
-        memory, why = held(shape), ""
+        memory, why = measure_peaks(shape), ""
     except ModelError as error:
         memory, why = {}, str(error)
     numbers = _numbers(taken, memory, seen)
     verdict, correction = _verdict(numbers)
-    return Card(verdict, _says(numbers, shape, seen, why), numbers, _plot(taken, memory), correction)
+    return Card(verdict, _summary(numbers, shape, seen, why), numbers, _plot(taken, memory), correction)
 
 
-def _numbers(taken: dict[str, list[list[float]]], memory: dict[str, list[float]], seen: Reach) -> dict[str, Number]:
+def _numbers(taken: dict[str, list[list[float]]], memory: dict[str, list[float]], seen: VisiblePairs) -> dict[str, Number]:
     numbers = {}
     for name, rounds in taken.items():
         numbers[f"time, {name}"] = _median([exponent(LENGTHS, row) for row in rounds], "exponent of its time over the length; median of rounds")
@@ -85,7 +85,7 @@ def _verdict(numbers: dict[str, Number]) -> tuple[Any, str]:
     return ("corrected", "Its time is; its memory need not be.") if "below" in memory else ("inconclusive", "")
 
 
-def _says(numbers: dict[str, Number], shape: Shape, seen: Reach, why: str) -> str:
+def _summary(numbers: dict[str, Number], shape: Shape, seen: VisiblePairs, why: str) -> str:
     def grows(kind: str) -> str:
         return ", ".join(f"T^{numbers[f'{kind}, {name}'].value:.2f} {name}" for name in FULL if f"{kind}, {name}" in numbers)
 
@@ -102,7 +102,7 @@ def _says(numbers: dict[str, Number], shape: Shape, seen: Reach, why: str) -> st
     return " ".join([*said, _of_model(numbers, seen)])
 
 
-def _of_model(numbers: dict[str, Number], seen: Reach) -> str:
+def _of_model(numbers: dict[str, Number], seen: VisiblePairs) -> str:
     """What windows or sparse layers of the model save."""
     if "pairs" not in numbers:
         return "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors."

@@ -12,7 +12,7 @@ from headwise.experiments.card import Card, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import mean_over_texts, side_of, texts_needed
 from headwise.experiments.measurements.output_slicing import losses_sliced
-from headwise.experiments.measurements.write_summary import Writing, writing
+from headwise.experiments.measurements.write_summary import WriteSummary, write_summary
 from headwise.experiments.number_text import between, percent, times
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ HALF, MOST = 0.5, 0.9  # of what the slice removes: less is the head's than of o
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class SliceEffects:
     """What the model's output does when heads are silenced, and when slices are cut, in the order of `heads`."""
 
     heads: tuple[tuple[int, int], ...]
@@ -39,7 +39,7 @@ def run(study: "Study") -> Card:
     if few is not None:
         return few
     told: dict[str, Any] = {"texts": len(study.texts), "tokens": study.token_count}
-    found = writing(study)
+    found = write_summary(study)
     if bool(found.removed.isnan().all()):
         return Card("inconclusive", "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head.", **told)
     if all(int((~layer.isnan()).sum()) < 2 for layer in found.removed[0]):
@@ -56,13 +56,13 @@ def run(study: "Study") -> Card:
         if side_of(own, HALF) == "above"
         else "inconclusive"
     )
-    says, correction = _says(numbers, effects), "Mostly." if verdict == "corrected" else ""
+    says, correction = _summary(numbers, effects), "Mostly." if verdict == "corrected" else ""
     if verdict == "inconclusive":
         says = f"{says} Too few texts: about {texts_needed(own, HALF, len(study.texts))} would be needed."
     return Card(verdict, says, numbers, _plot(effects), correction, measure=effects.measure, **told)
 
 
-def _effects(study: "Study") -> Effects:
+def _effects(study: "Study") -> SliceEffects:
     """Both effects of some heads, drawn evenly over the layers, on some texts."""
     measure = "cosine" if study.loss == "cosine" else "kl"
     opener = Evaluator(study.model, measure, study.part, study.seed)
@@ -77,7 +77,7 @@ def _effects(study: "Study") -> Effects:
         right.append(torch.cat([ablated_losses(passage, place, zero_ablation(passage, place.index), some) for place, some in by_layer]))
         wrong.append(torch.cat([losses_sliced(passage, place, some) for place, some in by_layer]))
         study.progress("slices and heads", number + 1, len(texts))
-    return Effects(tuple(heads), torch.stack(right), torch.stack(wrong), measure)
+    return SliceEffects(tuple(heads), torch.stack(right), torch.stack(wrong), measure)
 
 
 def _drawn(study: "Study") -> list[tuple[int, int]]:
@@ -89,7 +89,7 @@ def _drawn(study: "Study") -> list[tuple[int, int]]:
     return [(layer, head) for layer in layers for head in sorted(torch.randperm(places[layer].heads, generator=random)[:each].tolist())]
 
 
-def _numbers(found: Writing, effects: Effects, seed: int) -> dict[str, Number]:
+def _numbers(found: WriteSummary, effects: SliceEffects, seed: int) -> dict[str, Number]:
     tokens = found.tokens
     own = (found.own / found.removed).nanmean((1, 2))
     alike = (found.alike / tokens[:, None, None]).nanmean((1, 2))
@@ -120,7 +120,7 @@ def _ranks_agree(one: Float[Tensor, " N"], other: Float[Tensor, " N"]) -> float:
     return float(torch.corrcoef(ranks)[0, 1]) if len(one) > 2 else float("nan")
 
 
-def _says(numbers: dict[str, Number], effects: Effects) -> str:
+def _summary(numbers: dict[str, Number], effects: SliceEffects) -> str:
     own, equal, factor = numbers["own"], numbers["equal"], numbers["factor"]
     return (
         f"Of what setting the h-th slice of W_O's output to 0 removes, {percent(own.value)} is head h's ({between(own, percent)}); a slice that holds as much "
@@ -130,7 +130,7 @@ def _says(numbers: dict[str, Number], effects: Effects) -> str:
     )
 
 
-def _plot(effects: Effects) -> Plot:
+def _plot(effects: SliceEffects) -> Plot:
     """One head of each layer."""
     first = {layer: number for number, (layer, _) in reversed(list(enumerate(effects.heads)))}
     layers = sorted(first)

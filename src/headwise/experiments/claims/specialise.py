@@ -28,11 +28,11 @@ FILES = {"grammar": "a file of parsed sentences (--conllu)", "coreference": "a f
 SENTENCE = "The cat sat on the mat."
 WORDS = {"The": (0, 3), "cat": (4, 7), "sat": (8, 11), "the": (15, 18), "mat": (19, 22)}
 PAIRS = (("sat", "cat"), ("sat", "mat"), ("The", "cat"), ("the", "mat"), ("mat", "cat"))  # from, to
-Found = Literal["found", "absent", "unsure", "not asked"]
+Found = Literal["found", "absent", "unsure", "not measured"]
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskResult:
     """One task, as the head that was chosen on one half of the texts does it on the other half.
 
     Attributes:
@@ -49,11 +49,11 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Specialty:
     """What came out for one kind of specialty."""
 
     name: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskResult, ...]
     heads: int
     margin: float
     why: str = ""
@@ -61,7 +61,7 @@ class Kind:
     @property
     def found(self) -> Found:
         if not self.tasks:
-            return "not asked"
+            return "not measured"
         if self.leading:
             return "found"
         return "absent" if all(bounds(task.lead)[1] < self.margin for task in self.tasks) else "unsure"
@@ -72,7 +72,7 @@ class Kind:
         return sum(bounds(task.lead)[0] > self.margin for task in self.tasks)
 
     @property
-    def best(self) -> Task:
+    def best(self) -> TaskResult:
         return max(self.tasks, key=lambda task: bounds(task.lead)[0])
 
 
@@ -82,7 +82,7 @@ def run(study: "Study") -> Card:
     numbers = {**_numbers(kinds), **_sentence(study)}
     return Card(
         verdict,
-        _says(kinds),
+        _summary(kinds),
         numbers,
         _plot(kinds),
         _correction(kinds) if verdict == "corrected" else "",
@@ -91,19 +91,19 @@ def run(study: "Study") -> Card:
     )
 
 
-def _kind(cast: "xarray.Dataset", name: str) -> Kind:
+def _kind(cast: "xarray.Dataset", name: str) -> Specialty:
     asked = [task for task, role in zip(cast.task.values.tolist(), cast.of_role.values.tolist(), strict=True) if role == name]
     left_out = cast.attrs["left_out"]
     why = next((reason for task, reason in left_out.items() if task == name or task.startswith(f"{name}:")), "")
-    return Kind(name, tuple(_task(cast.sel(task=task), task, len(asked)) for task in asked), _leading(cast, asked), float(cast.attrs["margin"]), why)
+    return Specialty(name, tuple(_task(cast.sel(task=task), task, len(asked)) for task in asked), _leading(cast, asked), float(cast.attrs["margin"]), why)
 
 
-def _long_range(study: "Study") -> Kind:
+def _long_range(study: "Study") -> Specialty:
     """Of the texts in full: a token must have others that are far away."""
     least = 2 * AWAY[0]
     long = [text for text in study.full_texts if len(study.model.tokenizer(text)["input_ids"]) > least]
     if len(long) < FEWEST_TEXTS:
-        return Kind(LONG, (), 0, MARGIN, f"of {FEWEST_TEXTS} texts with over {least} tokens that are needed {len(long)} are there")
+        return Specialty(LONG, (), 0, MARGIN, f"of {FEWEST_TEXTS} texts with over {least} tokens that are needed {len(long)} are there")
     tell = study.progress
     return _kind(
         roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, tell=lambda what, done, total: tell(f"role {what}", done, total)), LONG
@@ -124,11 +124,13 @@ def _wider(comparisons: int) -> float:
     return float(torch.special.ndtri(tails)[0] / torch.special.ndtri(tails)[1])
 
 
-def _task(found: "xarray.Dataset", name: str, of: int) -> Task:
+def _task(found: "xarray.Dataset", name: str, of: int) -> TaskResult:
     lead, low, high = (float(found[key]) for key in ("held_gain", "held_gain_low", "held_gain_high"))
     wider = _wider(of)
     number = Number(lead, low=lead - wider * (lead - low), high=lead + wider * (high - lead))
-    return Task(name.partition(": ")[2], (int(found.best_layer), int(found.best_head)), float(found.held), float(found.baseline), number, int(found.texts))
+    return TaskResult(
+        name.partition(": ")[2], (int(found.best_layer), int(found.best_head)), float(found.held), float(found.baseline), number, int(found.texts)
+    )
 
 
 def _verdict(found: Sequence[Found]) -> ClaimVerdict:
@@ -139,7 +141,7 @@ def _verdict(found: Sequence[Found]) -> ClaimVerdict:
     return "cut" if all(x == "absent" for x in found) else "inconclusive"
 
 
-def _numbers(kinds: Sequence[Kind]) -> dict[str, Number]:
+def _numbers(kinds: Sequence[Specialty]) -> dict[str, Number]:
     numbers = {}
     for kind in kinds:
         if not kind.tasks:
@@ -177,13 +179,13 @@ def _sentence(study: "Study") -> dict[str, Number]:
     return numbers
 
 
-def _says(kinds: Sequence[Kind]) -> str:
-    return " ".join(_says_of(kind) for kind in kinds)
+def _summary(kinds: Sequence[Specialty]) -> str:
+    return " ".join(_summary_of(kind) for kind in kinds)
 
 
-def _says_of(kind: Kind) -> str:
+def _summary_of(kind: Specialty) -> str:
     what = KINDS[kind.name]
-    if kind.found == "not asked":
+    if kind.found == "not measured":
         missing = kind.name in FILES and kind.why.startswith("no ")
         return f"For {what}: can't tell{f', pass {FILES[kind.name]}' if missing else f', {kind.why}' if kind.why else ''}."
     best, (layer, head) = kind.best, kind.best.head
@@ -196,12 +198,12 @@ def _says_of(kind: Kind) -> str:
     return f"For {what}: not certain; {scores}{f'; about {needed} texts would tell' if needed else ''}."
 
 
-def _correction(kinds: Sequence[Kind]) -> str:
+def _correction(kinds: Sequence[Specialty]) -> str:
     found, absent = ([KINDS[kind.name] for kind in kinds if kind.found == what] for what in ("found", "absent"))
     return f"For {' and '.join(found)}, not for {' and '.join(absent)}."
 
 
-def _plot(kinds: Sequence[Kind]) -> Plot | None:
+def _plot(kinds: Sequence[Specialty]) -> Plot | None:
     series = [
         Series(KINDS[kind.name], [task.rule for task in kind.tasks], [task.lead.value for task in kind.tasks], *_ends(kind)) for kind in kinds if kind.tasks
     ]
@@ -209,7 +211,7 @@ def _plot(kinds: Sequence[Kind]) -> Plot | None:
     return Plot("points", "what the best simpler rule scores", "lead of the head, on other texts", series, reference=margin) if series else None
 
 
-def _ends(kind: Kind) -> tuple[list[float], list[float]]:
+def _ends(kind: Specialty) -> tuple[list[float], list[float]]:
     both = [bounds(task.lead) for task in kind.tasks]
     return [low for low, _ in both], [high for _, high in both]
 

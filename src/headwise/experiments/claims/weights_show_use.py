@@ -11,8 +11,8 @@ from headwise.experiments.card import Card, ClaimVerdict, Number, Plot, Series
 from headwise.experiments.claim import Claim
 from headwise.experiments.estimates.confidence_interval import bounds, mean_over_texts, side_of, texts_needed
 from headwise.experiments.estimates.split_halves import split_halves, weighted_mean
-from headwise.experiments.measurements.input_attribution import Agreement, agreement
-from headwise.experiments.measurements.perturbed_weights import Moved, moved
+from headwise.experiments.measurements.input_attribution import RankAgreement, rank_agreement
+from headwise.experiments.measurements.perturbed_weights import PerturbationResult, perturb_weights
 from headwise.experiments.number_text import percent
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def _card(study: "Study") -> Card:
     agreed, shifted = [], []
     heads = _weightiest(study)
     for done, passage in enumerate(texts, start=1):
-        agreed.append(agreement(passage))
+        agreed.append(rank_agreement(passage))
         shifted.append(_shifted(passage, heads, study.seed))
         study.progress("hiding tokens and moving weights", done, len(texts))
     numbers = {**_ranks(agreed, study.seed), **_moves(shifted, study.seed)}
     verdict = _verdict(numbers["hidden"], numbers["far"])
-    says = _says(numbers, len(heads))
+    says = _summary(numbers, len(heads))
     if verdict == "inconclusive":
         says = f"{says} {_needed(numbers, len(texts))}"
     tokens = sum(passage.places[0].keys for passage in texts)
@@ -66,14 +66,14 @@ def _weightiest(study: "Study") -> "list[Head]":
     return sorted(divmod(int(place), importance.shape[1]) for place in order)
 
 
-def _shifted(passage: EvalText, heads: "list[Head]", seed: int) -> list[Moved]:
+def _shifted(passage: EvalText, heads: "list[Head]", seed: int) -> list[PerturbationResult]:
     by_layer: dict[int, list[int]] = defaultdict(list)
     for layer, head in heads:
         by_layer[layer].append(head)
-    return [moved(passage, passage.places[layer], some, WITHIN, PART_OF, seed) for layer, some in by_layer.items()]
+    return [perturb_weights(passage, passage.places[layer], some, WITHIN, PART_OF, seed) for layer, some in by_layer.items()]
 
 
-def _ranks(agreed: list[Agreement], seed: int) -> dict[str, Number]:
+def _ranks(agreed: list[RankAgreement], seed: int) -> dict[str, Number]:
     by_head = {name: torch.stack([getattr(text, name) for text in agreed]) for name in ("hidden", "slope")}
     mean_head = {name: found.flatten(1).nanmean(1) for name, found in by_head.items()}
     one, other = split_halves(len(agreed), seed)
@@ -102,7 +102,7 @@ def _ranks(agreed: list[Agreement], seed: int) -> dict[str, Number]:
     return numbers
 
 
-def _moves(shifted: list[list[Moved]], seed: int) -> dict[str, Number]:
+def _moves(shifted: list[list[PerturbationResult]], seed: int) -> dict[str, Number]:
     def each(name: str) -> Float[Tensor, "n h"]:
         return torch.stack([torch.cat([getattr(layer, name) for layer in text]) for text in shifted])
 
@@ -140,7 +140,7 @@ def _correction(hidden: Number) -> str:
     return "They must be about what they are, but they do not rank what the model uses."
 
 
-def _says(numbers: dict[str, Number], heads: int) -> str:
+def _summary(numbers: dict[str, Number], heads: int) -> str:
     hidden, slope, far = numbers["hidden"], numbers["slope"], numbers["far"]
     with_hiding, by_gradient = _interval(hidden), _interval(slope)
     first = f"A head's weights rank the tokens that the output rests on with τ = {with_hiding} when these are hidden one by one, {by_gradient} by gradient;"
@@ -168,7 +168,7 @@ def _needed(numbers: dict[str, Number], texts: int) -> str:
     return f"About {max(known)} texts would tell." if known else "More texts would not tell."
 
 
-def _plot(agreed: list[Agreement]) -> Plot:
+def _plot(agreed: list[RankAgreement]) -> Plot:
     """Each head's τ by layer."""
     found = torch.stack([text.hidden for text in agreed]).mean(0)
     places = (~found.isnan()).nonzero()

@@ -26,7 +26,7 @@ CONTROLS = 5  # draws of as many other heads
 
 
 @dataclass(frozen=True, eq=False)
-class Copied:
+class CopyingEffects:
     """What was found on each text.
 
     Attributes:
@@ -43,7 +43,7 @@ class Copied:
     why: str = ""
 
 
-def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
+def copying_effects(study: "Study", chosen: Sequence[Head], texts: int) -> CopyingEffects:
     """Try the chosen heads on new texts, which they were not chosen on."""
     opener = Evaluator(study.model, "next", study.part, study.seed)
     made = list(repeats(study.model, Corpus(limit=texts, seed=study.seed + 1)))
@@ -64,7 +64,7 @@ def copied(study: "Study", chosen: Sequence[Head], texts: int) -> Copied:
             why = str(error)
         study.progress("repeating random text", number, len(made))
     forward, first = (torch.stack([torch.stack([row[side][0], row[side][1], row[side][2:].mean()]) for row in rows]) for side in (0, 1))
-    return Copied(None if why else torch.stack(direct), forward, first, torch.tensor(counts), why)
+    return CopyingEffects(None if why else torch.stack(direct), forward, first, torch.tensor(counts), why)
 
 
 def others(heads: Sequence[int], chosen: Sequence[Head], random: Random) -> list[Head]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Resting:
+class FirstTokenMass:
     """By layer and head, of one text; NaN where a layer lacks the head.
 
     Attributes:
@@ -36,7 +36,7 @@ class Resting:
 
 
 @torch.no_grad()
-def resting(passage: "EvalText", given: Mapping[str, Any] | None = None) -> Resting:
+def first_token_mass(passage: "EvalText", given: Mapping[str, Any] | None = None) -> FirstTokenMass:
     """What rests on the first token; one pass.
 
     Args:
@@ -52,7 +52,7 @@ def resting(passage: "EvalText", given: Mapping[str, Any] | None = None) -> Rest
 
     session.rerun(listen, [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
-    return Resting(*(_padded([row[i] for row in rows]) for i in range(3)))
+    return FirstTokenMass(*(_padded([row[i] for row in rows]) for i in range(3)))
 
 
 def _one_layer(heard: "AttentionRecord", blocks: Float[Tensor, "H E M"] | None) -> tuple[Tensor, Tensor, Tensor]:

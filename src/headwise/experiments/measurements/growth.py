@@ -15,11 +15,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from headwise.attention.attend import attend
 from headwise.axes import Key, Output, Query, Tensor, Value
+from headwise.progress import ProgressCallback, no_progress
 
 LENGTHS = (512, 1024, 2048, 4096)  # tokens
 ROUNDS = 5
 WINDOW = 256  # tokens of the way that sees no more
-Way = Callable[[Query, Key, Value], object]
+AttentionFunction = Callable[[Query, Key, Value], object]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Shape:
     causal: bool
 
 
-def ways(causal: bool) -> Mapping[str, Way]:
+def implementations(causal: bool) -> Mapping[str, AttentionFunction]:
     """The ways in which it is computed, by name."""
     window = WINDOW if causal else (WINDOW - 1, WINDOW - 1)
     return {
@@ -56,21 +57,19 @@ def eager(query: Query, key: Key, value: Value, causal: bool) -> Output:
     return einsum("bhts,bhse->bhte", scores.softmax(-1), value)
 
 
-def drawn(shape: Shape, length: int) -> tuple[Tensor, Tensor, Tensor]:
+def random_inputs(shape: Shape, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and value at random."""
     generator = torch.Generator().manual_seed(length)
     query, key, value = torch.randn(3, 1, shape.heads, length, shape.width, generator=generator)
     return query, key, value
 
 
-def seconds(
-    shape: Shape, lengths: Sequence[int] = LENGTHS, rounds: int = ROUNDS, tell: Callable[[int, int], None] = lambda done, total: None
-) -> dict[str, list[list[float]]]:
+def seconds(shape: Shape, lengths: Sequence[int] = LENGTHS, rounds: int = ROUNDS, progress: ProgressCallback = no_progress) -> dict[str, list[list[float]]]:
     """Seconds of each way: by round, then by length. One round more comes first and does not count."""
-    every = ways(shape.causal)
+    every = implementations(shape.causal)
     found: dict[str, list[list[float]]] = {name: [[0.0] * len(lengths) for _ in range(rounds)] for name in every}
     for place, length in enumerate(lengths):
-        inputs = drawn(shape, length)
+        inputs = random_inputs(shape, length)
         for round_ in range(-1, rounds):
             gc.collect()
             names = list(every) if round_ % 2 else list(every)[::-1]
@@ -79,7 +78,7 @@ def seconds(
                 every[name](*inputs)
                 if round_ >= 0:
                     found[name][round_][place] = time.perf_counter() - start
-        tell(place + 1, len(lengths))
+        progress("timing attention", place + 1, len(lengths))
     return found
 
 

@@ -40,7 +40,7 @@ ROWS, FEWEST_KEYS = 8, 8  # tokens whose output is asked about, and others that 
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class RankAgreement:
     """Kendall's τ of each head's weights with what the output rests on, mean over the tokens asked about, of one text.
 
     Attributes:
@@ -56,7 +56,7 @@ class Agreement:
     off: float
 
 
-def agreement(passage: "EvalText") -> Agreement:
+def rank_agreement(passage: "EvalText") -> RankAgreement:
     """How well weights rank the tokens that the output of one text rests on.
 
     Raises:
@@ -68,7 +68,7 @@ def agreement(passage: "EvalText") -> Agreement:
     rows = torch.linspace(0 if ahead else FEWEST_KEYS, length - 1, ROWS).round().long().unique()
     if length <= FEWEST_KEYS:
         raise ModelError(f"texts must have over {FEWEST_KEYS} tokens for their ranks to be compared, got {length}. Give longer texts.")
-    hidden, slope = hiding(passage)[rows], slopes(passage, rows)
+    hidden, slope = masking_effects(passage)[rows], gradient_norms(passage, rows)
     taus: dict[str, list[Tensor]] = {"hidden": [], "slope": [], "by_length": [], "mean": []}
     for row, used, steep in zip(rows.tolist(), hidden, slope, strict=True):
         keys = torch.tensor([key for key in range(length) if key != row and (ahead or key < row)])
@@ -79,7 +79,7 @@ def agreement(passage: "EvalText") -> Agreement:
         if carried is not None:
             taus["by_length"].append(kendall(carried[..., row, keys], used[keys]))
     mean = {name: torch.stack(found).mean(0) for name, found in taus.items() if found}
-    return Agreement(mean["hidden"], mean["slope"], mean.get("by_length"), float(mean["mean"]), off)
+    return RankAgreement(mean["hidden"], mean["slope"], mean.get("by_length"), float(mean["mean"]), off)
 
 
 def kendall(one: Float[Tensor, "*a n"], other: Float[Tensor, "*b n"]) -> Float[Tensor, "*c"]:
@@ -95,20 +95,20 @@ def kendall(one: Float[Tensor, "*a n"], other: Float[Tensor, "*b n"]) -> Float[T
     return same / (pairs[0] * pairs[1]).sqrt().clamp(min=1.0)
 
 
-def hiding(passage: "EvalText") -> Float[Tensor, "T S"]:
+def masking_effects(passage: "EvalText") -> Float[Tensor, "T S"]:
     """How far the output at each token moves when one token is hidden from every head of the part.
 
     Raises:
         ModelError: the model gives no vector for each of these tokens.
     """
-    blind = _Blind(passage)
+    blind = _MaskedForward(passage)
     before = blind.run(None)
     own, foretells = _output(before, blind.length), GIVEN[0] in before
     found = [_apart(own, _output(blind.run(some), blind.length), foretells) for some in torch.arange(blind.length).split(AT_ONCE)]
     return torch.cat(found).t().cpu()
 
 
-class _Blind:
+class _MaskedForward:
     """A pass over copies of a text, in each of which one token is hidden from every head of the part."""
 
     def __init__(self, passage: "EvalText") -> None:
@@ -146,7 +146,7 @@ class _Blind:
         return compute(asked.query, asked.key, asked.value, call).output
 
 
-def slopes(passage: "EvalText", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
+def gradient_norms(passage: "EvalText", rows: Int[Tensor, " n"]) -> Float[Tensor, "n S"]:
     """How steeply the output at some tokens depends on the embedding of each token.
 
     Of a distribution over tokens: the log-probability of the likeliest; of a hidden state: its length along itself.

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headwise.errors import ModelError
-from headwise.experiments.measurements.growth import LENGTHS, Shape, drawn, ways
+from headwise.experiments.measurements.growth import LENGTHS, Shape, implementations, random_inputs
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # what is let go of goes back at once, so that nothing is used again unseen
 LIMIT = 120  # seconds
 
 
-def held(shape: Shape) -> dict[str, list[float]]:
+def measure_peaks(shape: Shape) -> dict[str, list[float]]:
     """MiB by way, then by length.
 
     Raises:
@@ -37,28 +37,28 @@ def held(shape: Shape) -> dict[str, list[float]]:
     return json.loads(done.stdout)
 
 
-def measured(shape: Shape, lengths: Sequence[int] = LENGTHS) -> dict[str, list[float]]:
+def measure_here(shape: Shape, lengths: Sequence[int] = LENGTHS) -> dict[str, list[float]]:
     """MiB by way, then by length, in this process."""
     found: dict[str, list[float]] = {}
-    for name, way in ways(shape.causal).items():
-        way(*drawn(shape, 64))  # what is set up once is set up
+    for name, way in implementations(shape.causal).items():
+        way(*random_inputs(shape, 64))  # what is set up once is set up
         found[name] = []
         for length in lengths:
-            inputs = drawn(shape, length)
-            before = forget()
+            inputs = random_inputs(shape, length)
+            before = reset_peak()
             kept = way(*inputs)
-            found[name].append(max(peak() - before, 0.0))
+            found[name].append(max(read_peak() - before, 0.0))
             del kept
     return found
 
 
-def forget() -> float:
+def reset_peak() -> float:
     """MiB held now; `peak` counts from here."""
     CLEAR.write_text("5")
-    return peak()
+    return read_peak()
 
 
-def peak() -> float:
+def read_peak() -> float:
     """The most MiB held since `forget`."""
     (line,) = [line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) / 1024
@@ -66,4 +66,4 @@ def peak() -> float:
 
 if __name__ == "__main__":
     heads, width, causal = map(int, sys.argv[1:4])
-    sys.stdout.write(json.dumps(measured(Shape(heads, width, bool(causal)))))
+    sys.stdout.write(json.dumps(measure_here(Shape(heads, width, bool(causal)))))

@@ -31,7 +31,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class PerturbationResult:
     """What other weights of some heads of one layer do, by head: numbers of one text.
 
     Attributes:
@@ -50,7 +50,7 @@ class Moved:
 
 
 @dataclass(frozen=True, eq=False)
-class Attention:
+class HeadAttention:
     """What some heads of a layer do in one text."""
 
     weights: Float[Tensor, "n T S"]
@@ -59,7 +59,7 @@ class Attention:
     root: Float[Tensor, "n E E"]  # |z·root| is the length of what is written of z
 
 
-def moved(passage: "EvalText", place: "Place", heads: Sequence[int], within: float, part_of: float, seed: int = 0) -> Moved:
+def perturb_weights(passage: "EvalText", place: "Place", heads: Sequence[int], within: float, part_of: float, seed: int = 0) -> PerturbationResult:
     """Give heads of one layer other weights, one head at a time.
 
     Args:
@@ -77,10 +77,10 @@ def moved(passage: "EvalText", place: "Place", heads: Sequence[int], within: flo
     does = {name: effects(passage, place, heads, other @ found.values) for name, other in tried.items()}
     bar = (part_of * silenced).clamp(max=within)
     far, varied = _farthest(found, tried, does, bar)
-    return Moved(silenced, does["permuted"], does["uniform"], far, varied)
+    return PerturbationResult(silenced, does["permuted"], does["uniform"], far, varied)
 
 
-def _farthest(found: Attention, tried: Mapping[str, Tensor], does: Mapping[str, Tensor], bar: Float[Tensor, " n"]) -> tuple[Tensor, Tensor]:
+def _farthest(found: HeadAttention, tried: Mapping[str, Tensor], does: Mapping[str, Tensor], bar: Float[Tensor, " n"]) -> tuple[Tensor, Tensor]:
     """Of the weights that keep the output, those that were moved most."""
     far = varied = torch.zeros(len(bar), dtype=torch.float64)
     for name, other in tried.items():
@@ -90,7 +90,7 @@ def _farthest(found: Attention, tried: Mapping[str, Tensor], does: Mapping[str, 
     return far, varied
 
 
-def attention_of(passage: "EvalText", place: "Place", heads: Sequence[int]) -> Attention:
+def attention_of(passage: "EvalText", place: "Place", heads: Sequence[int]) -> HeadAttention:
     """Weights, what may be seen, and values of some heads of the first batch row.
 
     Raises:
@@ -108,7 +108,7 @@ def attention_of(passage: "EvalText", place: "Place", heads: Sequence[int]) -> A
     visible = masked_scores(asked.query, asked.key, asked.call, *whole, lse.dtype)[0, some] > -torch.inf
     values = asked.value[0].float()[[head * asked.value.shape[1] // place.heads for head in some]]
     blocks = w_o_by_head(session.module(output.module), place.heads).float()[some]
-    return Attention(every, visible, values, _root(blocks))
+    return HeadAttention(every, visible, values, _root(blocks))
 
 
 def _root(blocks: Float[Tensor, "n E M"]) -> Float[Tensor, "n E E"]:
@@ -117,13 +117,13 @@ def _root(blocks: Float[Tensor, "n E M"]) -> Float[Tensor, "n E E"]:
     return (vectors * lengths.clamp(min=0).sqrt()[:, None]).float()
 
 
-def uniform(found: Attention) -> Float[Tensor, "n T S"]:
+def uniform(found: HeadAttention) -> Float[Tensor, "n T S"]:
     """The same weight for every key that a row sees; together what the row had."""
     seen = found.visible.float()
     return found.weights.sum(-1, keepdim=True) * seen / seen.sum(-1, keepdim=True).clamp(min=1)
 
 
-def permuted(found: Attention, seed: int) -> Float[Tensor, "n T S"]:
+def permuted(found: HeadAttention, seed: int) -> Float[Tensor, "n T S"]:
     """Each row's weights, shuffled among the keys that it sees."""
     draws = torch.rand(found.weights.shape, generator=torch.Generator().manual_seed(seed)).to(found.weights.device)
     order = draws.masked_fill(~found.visible, 2.0).argsort(-1)  # those that are seen first, at random
@@ -131,7 +131,7 @@ def permuted(found: Attention, seed: int) -> Float[Tensor, "n T S"]:
     return torch.zeros_like(found.weights).scatter(-1, places, found.weights.gather(-1, order)).masked_fill(~found.visible, 0)
 
 
-def searched(found: Attention, prices: Sequence[float], seed: int = 0) -> Float[Tensor, "k n T S"]:
+def searched(found: HeadAttention, prices: Sequence[float], seed: int = 0) -> Float[Tensor, "k n T S"]:
     """Weights as far from a head's own as can be found while its write stays near: one of each price."""
     own, mass = found.weights, found.weights.sum(-1, keepdim=True)
     price = torch.tensor(prices, device=own.device)[:, None, None]
@@ -152,17 +152,17 @@ def searched(found: Attention, prices: Sequence[float], seed: int = 0) -> Float[
     return ((logits.detach() + hidden).softmax(-1) * mass).masked_fill(~found.visible, 0)
 
 
-def divergence(found: Attention, other: Float[Tensor, "n T S"]) -> Float[Tensor, " n"]:
+def divergence(found: HeadAttention, other: Float[Tensor, "n T S"]) -> Float[Tensor, " n"]:
     """Jensen–Shannon divergence as a share of log 2, mean over the rows that see several keys."""
     return _over_rows(_jensen_shannon(found.weights.double(), other.double()) / log(2), found)
 
 
-def variation(found: Attention, other: Float[Tensor, "n T S"]) -> Float[Tensor, " n"]:
+def variation(found: HeadAttention, other: Float[Tensor, "n T S"]) -> Float[Tensor, " n"]:
     """Total variation, mean over the rows that see several keys."""
     return _over_rows((found.weights.double() - other.double()).abs().sum(-1) / 2, found)
 
 
-def _over_rows(rows: Float[Tensor, "n T"], found: Attention) -> Float[Tensor, " n"]:
+def _over_rows(rows: Float[Tensor, "n T"], found: HeadAttention) -> Float[Tensor, " n"]:
     several = (found.visible.sum(-1) > 1).double()
     return ((rows * several).sum(-1) / several.sum(-1).clamp(min=1)).cpu()
 

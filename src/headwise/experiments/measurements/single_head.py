@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Apart:
+class SingleHeadCheck:
     """One text, by layer and head where not said otherwise.
 
     Attributes:
@@ -34,12 +34,12 @@ class Apart:
 
 
 @torch.no_grad()
-def apart(passage: "EvalText") -> Apart:
+def single_head_check(passage: "EvalText") -> SingleHeadCheck:
     """Each head alone, and how far the patterns of heads are from one another; one pass."""
     found: dict[int, tuple[list[float], list[float], float]] = {}
     passage.forward.session.rerun(lambda heard: found.__setitem__(heard.index, _one_layer(heard)), [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
-    return Apart([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
+    return SingleHeadCheck([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
 def _one_layer(heard: "AttentionRecord") -> tuple[list[float], list[float], float]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reach:
+class VisiblePairs:
     """By layer; None where the mask is a tensor of this one text, from which no longer one follows.
 
     Attributes:
@@ -30,7 +30,7 @@ class Reach:
     causal: bool
 
 
-def reach(passage: "EvalText", length: int) -> Reach:
+def visible_pairs(passage: "EvalText", length: int) -> VisiblePairs:
     """Pairs in a text of so many tokens."""
     calls: dict[int, tuple[Call, int]] = {}
     passage.forward.session.rerun(lambda heard: calls.__setitem__(heard.index, _call(heard)), [place.index for place in passage.places])
@@ -44,7 +44,7 @@ def reach(passage: "EvalText", length: int) -> Reach:
         found.append(known[key])
         seen = visible_keys(call, queries, queries).tile(slice(0, queries), slice(0, queries))
         causal = causal and not bool(seen.triu(1).any())
-    return Reach(length, tuple(found), length * (length + 1) // 2 if causal else length * length, causal)
+    return VisiblePairs(length, tuple(found), length * (length + 1) // 2 if causal else length * length, causal)
 
 
 def _call(heard: "AttentionRecord") -> tuple[Call, int]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwise.analysis.ablation.eval_text import EvalText
 
 
-def narrowed(hf: "nn.Module", modules: Sequence[str], window: int, first: int) -> Any:
+def windowed(hf: "nn.Module", modules: Sequence[str], window: int, first: int) -> Any:
     """The model with these attention modules seeing a window of so many tokens, and besides it the first ones; it shares all tensors."""
     other = derive_model(hf)
     hook_calls(other, dict.fromkeys(modules, partial(_narrowed, window=window, first=first)))

@@ -42,7 +42,7 @@ class Matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class Writing:
+class WriteSummary:
     """Sums over the tokens of each text, by layer and head; NaN where a layer lacks the head.
 
     Attributes:
@@ -70,10 +70,10 @@ class Writing:
     matrices: tuple[Matrix, ...]
 
 
-_KNOWN: "WeakKeyDictionary[Study, Writing]" = WeakKeyDictionary()
+_KNOWN: "WeakKeyDictionary[Study, WriteSummary]" = WeakKeyDictionary()
 
 
-def writing(study: "Study") -> Writing:
+def write_summary(study: "Study") -> WriteSummary:
     """What the heads write on the texts of a study; about two passes a text, once.
 
     Raises:
@@ -84,7 +84,7 @@ def writing(study: "Study") -> Writing:
     return _KNOWN[study]
 
 
-def _measured(study: "Study") -> Writing:
+def _measured(study: "Study") -> WriteSummary:
     matrices: dict[str, Matrix] = {}
     rows, tokens = [], []
     for number in range(len(study.texts)):
@@ -94,8 +94,8 @@ def _measured(study: "Study") -> Writing:
         rows.append([_sums(written, matrix) for written, matrix in zip(layers, mine, strict=True)])
         tokens.append(float(layers[0].total.shape[0] * layers[0].total.shape[1]))
         study.progress("what heads write", number + 1, len(study.texts))
-    names = [field.name for field in fields(Writing) if field.name not in ("tokens", "matrices")]
-    return Writing(torch.tensor(tokens), **{name: _stacked([row[name] for row in rows_of] for rows_of in rows) for name in names}, matrices=tuple(mine))
+    names = [field.name for field in fields(WriteSummary) if field.name not in ("tokens", "matrices")]
+    return WriteSummary(torch.tensor(tokens), **{name: _stacked([row[name] for row in rows_of] for rows_of in rows) for name in names}, matrices=tuple(mine))
 
 
 def _matrix(passage: "EvalText", layer: int, known: dict[str, Matrix]) -> Matrix:

@@ -30,7 +30,7 @@ def make(
     columns = TextColumn(name), BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}"), TextColumn("left"), TimeRemainingColumn()
     with Progress(*columns, console=Console(file=sys.stderr)) as progress:
         task = progress.add_task("")
-        found = SWEEPS[name](state, tell=lambda doing, done, total: progress.update(task, description=doing, completed=done, total=total))
+        found = SWEEPS[name](state, progress=lambda doing, done, total: progress.update(task, description=doing, completed=done, total=total))
     write(out or path_of(name), found)
 
 

@@ -14,7 +14,7 @@ APART = 20  # every 20th chapter is held out
 
 
 @dataclass(frozen=True, eq=False)
-class Letters:
+class CharacterText:
     """A text as numbers of letters.
 
     Attributes:
@@ -38,11 +38,11 @@ class Letters:
         return self.held[starts[:, None] + torch.arange(length)]
 
 
-def letters(text: str) -> Letters:
+def character_text(text: str) -> CharacterText:
     """From a text with a chapter a line.
 
     Example:
-        >>> found = letters("abba abba\\n" * 40)
+        >>> found = character_text("abba abba\\n" * 40)
         >>> "".join(found.alphabet), len(found.train), len(found.held)
         ('\\n ab', 380, 20)
     """
@@ -50,7 +50,7 @@ def letters(text: str) -> Letters:
     chapters = [f"{chapter}\n" for chapter in text.splitlines()]
     parts = ["".join(chapter for place, chapter in enumerate(chapters) if (place % APART == APART - 1) == held) for held in (False, True)]
     train, held = (_numbers(part, alphabet) for part in parts)
-    return Letters(alphabet, train, held)
+    return CharacterText(alphabet, train, held)
 
 
 def _numbers(text: str, alphabet: Sequence[str]) -> Int[Tensor, " n"]:

@@ -4,7 +4,6 @@ Width, layers, parameters, text, batches and steps are the same for all; only th
 start from the same numbers and see the same batches.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import process_time
@@ -17,9 +16,10 @@ from headwise.analysis.ablation.eval_text import Evaluator
 from headwise.analysis.ablation.exact_ablation import joint_ablation_losses, zero_ablation
 from headwise.axes import Bool, Int, Tensor
 from headwise.experiments import bible_text
-from headwise.experiments.trained.character_text import Letters, letters
-from headwise.experiments.trained.train import fit
+from headwise.experiments.trained.character_text import CharacterText, character_text
+from headwise.experiments.trained.train import train_model
 from headwise.models.model import Model
+from headwise.progress import ProgressCallback, no_progress
 from headwise.storage.environment import arithmetic, environment
 from headwise.storage.fingerprint import key_of
 from headwise.storage.progress_file import ProgressFile
@@ -28,11 +28,10 @@ COMMAND = "python -m headwise.experiments.trained more_heads"
 HELD, REMOVED = 512, 16  # windows of held-out text: for the loss, and for the loss with heads removed
 SHARES, DRAWS = (0.25, 0.5, 0.75), 20
 ROUNDS = 9  # of timing
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class MoreHeadsSettings:
     """Of the sweep.
 
     Attributes:
@@ -52,7 +51,9 @@ class Settings:
     spread: float = 0.1
 
 
-def sweep(state: Path | None = None, settings: Settings | None = None, text: str | None = None, tell: Tell = lambda doing, done, total: None) -> dict[str, Any]:
+def sweep(
+    state: Path | None = None, settings: MoreHeadsSettings | None = None, text: str | None = None, progress: ProgressCallback = no_progress
+) -> dict[str, Any]:
     """Train them all.
 
     Args:
@@ -63,9 +64,9 @@ def sweep(state: Path | None = None, settings: Settings | None = None, text: str
         `models`: for each number of heads and seed the held-out `loss` (nats a letter), the `removed` losses by share, and CPU `seconds`; `cost`: the CPU
         time of a step against that with one head.
     """
-    settings = settings or Settings()
+    settings = settings or MoreHeadsSettings()
     text = bible_text.whole_text() if text is None else text
-    data = letters(text)
+    data = character_text(text)
     known = ProgressFile(state, key_of(**environment(), **arithmetic(), sweep="more_heads", settings=settings, text=text), "training")
     wanted = [(heads, seed) for seed in settings.seeds for heads in settings.heads]
     total = len(wanted) * settings.steps
@@ -74,7 +75,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, text: str
         if name in known.done:
             continue
         begun = place * settings.steps
-        known.add(name, one(heads, seed, settings, data, lambda done, _, name=name, begun=begun: tell(name, begun + done, total)))
+        known.add(name, one(heads, seed, settings, data, lambda _, done, __, name=name, begun=begun: progress(name, begun + done, total)))
     models = [known.done[f"{heads} heads, seed {seed}"] for heads, seed in wanted]
     return {
         "command": COMMAND,
@@ -87,7 +88,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, text: str
     }
 
 
-def decoder(heads: int, seed: int, settings: Settings, letters: int) -> GPT2LMHeadModel:
+def decoder(heads: int, seed: int, settings: MoreHeadsSettings, letters: int) -> GPT2LMHeadModel:
     """Untrained. How its width is split changes none of its tensors, so that one seed gives the same numbers for any number of heads."""
     torch.manual_seed(seed)
     return GPT2LMHeadModel(
@@ -107,12 +108,12 @@ def decoder(heads: int, seed: int, settings: Settings, letters: int) -> GPT2LMHe
     )
 
 
-def one(heads: int, seed: int, settings: Settings, data: Letters, tell: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
+def one(heads: int, seed: int, settings: MoreHeadsSettings, data: CharacterText, progress: ProgressCallback = no_progress) -> dict[str, Any]:
     """Train one model and see what it lost and what it loses without some of its heads."""
     model = decoder(heads, seed, settings, len(data.alphabet))
     generator = torch.Generator().manual_seed(seed)
     start = process_time()
-    curve = fit(model, lambda step: _loss(model, data.batch(settings.rows, settings.length, generator)), settings.steps, settings.rate, tell)
+    curve = train_model(model, lambda step: _loss(model, data.batch(settings.rows, settings.length, generator)), settings.steps, settings.rate, progress)
     seconds = process_time() - start
     every = max(1, settings.steps // 12)
     return {
@@ -126,13 +127,13 @@ def one(heads: int, seed: int, settings: Settings, data: Letters, tell: Callable
 
 
 @torch.no_grad()
-def held_loss(model: GPT2LMHeadModel, data: Letters, length: int) -> float:
+def held_loss(model: GPT2LMHeadModel, data: CharacterText, length: int) -> float:
     """Nats a letter, on text that it never saw."""
     batches = data.windows(HELD, length).split(128)
     return float(sum(_loss(model, batch) * len(batch) for batch in batches)) / HELD
 
 
-def removed(model: GPT2LMHeadModel, heads: int, data: Letters, settings: Settings, seed: int) -> list[dict[str, Any]]:
+def removed(model: GPT2LMHeadModel, heads: int, data: CharacterText, settings: MoreHeadsSettings, seed: int) -> list[dict[str, Any]]:
     """The loss with a share of all heads removed at random, several times; shares that make no whole number of heads are left out."""
     passage = Evaluator(Model(model), "next").open(data.windows(REMOVED, settings.length))
     total = heads * settings.layers
@@ -153,7 +154,7 @@ def at_random(count: int, layers: int, heads: int, draws: int, seed: int) -> lis
     return found
 
 
-def cost(settings: Settings, data: Letters) -> dict[str, float]:
+def cost(settings: MoreHeadsSettings, data: CharacterText) -> dict[str, float]:
     """CPU time of a step by number of heads, against one head: the median of ratios of steps made in turn."""
     models = {heads: decoder(heads, 0, settings, len(data.alphabet)) for heads in settings.heads}
     batch = data.batch(settings.rows, settings.length, torch.Generator().manual_seed(0))

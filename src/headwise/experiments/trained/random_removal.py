@@ -13,12 +13,12 @@ SHARE = 0.5  # of the heads: there for every number of them
 DIFFERENCE = "removed, most heads less fewest"
 
 
-def removed() -> dict[str, Number]:
+def removal_numbers() -> dict[str, Number]:
     """By how much the loss of each of these models rises; nothing where they were not trained."""
-    return growths(read("more_heads")) if path_of("more_heads").exists() else {}
+    return loss_increases(read("more_heads")) if path_of("more_heads").exists() else {}
 
 
-def growths(found: Mapping[str, Any]) -> dict[str, Number]:
+def loss_increases(found: Mapping[str, Any]) -> dict[str, Number]:
     """For each number of heads the mean rise over draws, with its interval over trainings; and the most heads less the fewest, training by training."""
     by: dict[int, dict[int, float]] = {}
     for model in found["models"]:
@@ -35,7 +35,7 @@ def growths(found: Mapping[str, Any]) -> dict[str, Number]:
     return numbers | ({DIFFERENCE: mean_over_seeds(apart, f"h = {max(by)} less h = {min(by)}", "nats a letter")} if len(apart) > 1 else {})
 
 
-def said(numbers: Mapping[str, Number]) -> str:
+def removal_sentence(numbers: Mapping[str, Number]) -> str:
     """What it says of “more heads make a model harder to silence”."""
     if DIFFERENCE not in numbers:
         return "Whether more heads make a model harder to silence can't be told: no models trained with fewer and more heads are there."

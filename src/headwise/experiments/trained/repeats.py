@@ -3,7 +3,6 @@
 With a length that is always the same, looking a fixed way back is as good as looking for what was there before: the negative control of induction.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from headwise.axes import Float, Int, Tensor
-from headwise.experiments.trained.train import fit
+from headwise.experiments.trained.train import train_model
+from headwise.progress import ProgressCallback, no_progress
 from headwise.storage.environment import arithmetic, environment
 from headwise.storage.fingerprint import key_of
 from headwise.storage.progress_file import ProgressFile
@@ -22,11 +22,10 @@ COMMAND = "python -m headwise.experiments.trained repeats"
 KINDS = ("drawn", "fixed")
 LENGTHS = (7, 9, 10, 12, 14, 17, 20)  # that are tried: no multiple of another's way back
 TESTED = 256  # texts of each length
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class RepeatsSettings:
     """Of the training.
 
     Attributes:
@@ -50,7 +49,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class RepeatTexts:
     """Random tokens in which a part comes again and again.
 
     Attributes:
@@ -66,21 +65,21 @@ class Texts:
         return torch.arange(self.ids.shape[1]) > self.part[:, None]
 
 
-def texts(count: int, part: Int[Tensor, " B"], settings: Settings, generator: torch.Generator) -> Texts:
-    """Texts whose part has these lengths; its tokens are all different, so that each says what follows it."""
+def texts(count: int, part: Int[Tensor, " B"], settings: RepeatsSettings, generator: torch.Generator) -> RepeatTexts:
+    """Texts whose repeated part has these lengths; its tokens are all different, so that each says what follows it."""
     order = torch.rand(count, settings.vocabulary, generator=generator).argsort(1)
     places = torch.arange(settings.length) % part[:, None]
-    return Texts(order.gather(1, places), part)
+    return RepeatTexts(order.gather(1, places), part)
 
 
-def lengths(kind: str, count: int, settings: Settings, generator: torch.Generator) -> Int[Tensor, " B"]:
+def lengths(kind: str, count: int, settings: RepeatsSettings, generator: torch.Generator) -> Int[Tensor, " B"]:
     """Of the part in each text."""
     if kind == "fixed":
         return torch.full((count,), settings.fixed)
     return torch.randint(settings.shortest, settings.longest + 1, (count,), generator=generator)
 
 
-def decoder(seed: int, settings: Settings) -> LlamaForCausalLM:
+def decoder(seed: int, settings: RepeatsSettings) -> LlamaForCausalLM:
     """Untrained."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(
@@ -98,7 +97,7 @@ def decoder(seed: int, settings: Settings) -> LlamaForCausalLM:
     )
 
 
-def train(kind: str, seed: int, settings: Settings, tell: Callable[[int, int], None] = lambda done, total: None) -> LlamaForCausalLM:
+def train(kind: str, seed: int, settings: RepeatsSettings, progress: ProgressCallback = no_progress) -> LlamaForCausalLM:
     """A decoder trained on parts of drawn lengths, or of a fixed one."""
     model, generator = decoder(seed, settings), torch.Generator().manual_seed(seed)
 
@@ -106,18 +105,18 @@ def train(kind: str, seed: int, settings: Settings, tell: Callable[[int, int], N
         asked = texts(settings.rows, lengths(kind, settings.rows, settings, generator), settings, generator)
         return each(model, asked)[asked.foretold[:, 1:]].mean()
 
-    fit(model, loss, settings.steps, settings.rate, tell)
+    train_model(model, loss, settings.steps, settings.rate, progress)
     return model
 
 
-def each(model: LlamaForCausalLM, asked: Texts) -> Float[Tensor, "B t"]:
+def each(model: LlamaForCausalLM, asked: RepeatTexts) -> Float[Tensor, "B t"]:
     """Nats of every token but the first."""
     logits = model(input_ids=asked.ids[:, :-1]).logits
     return nn.functional.cross_entropy(logits.flatten(0, 1), asked.ids[:, 1:].flatten(), reduction="none").view(len(asked.ids), -1)
 
 
 @torch.no_grad()
-def found(model: LlamaForCausalLM, settings: Settings) -> list[dict[str, float]]:
+def found(model: LlamaForCausalLM, settings: RepeatsSettings) -> list[dict[str, float]]:
     """For each length of the part: the loss on foretold tokens, and of the best heads the weight behind earlier selves, and a fixed way back."""
     import headwise.models.model as models
 
@@ -130,7 +129,7 @@ def found(model: LlamaForCausalLM, settings: Settings) -> list[dict[str, float]]
     return rows
 
 
-def _looks(run: Any, length: int, settings: Settings) -> dict[str, float]:
+def _looks(run: Any, length: int, settings: RepeatsSettings) -> dict[str, float]:
     """The largest mean weight of any head: behind all earlier selves (induction), and where those would be if the part had the fixed length."""
     best = {"induction": 0.0, "fixed_way": 0.0}
     for layer in range(settings.layers):
@@ -141,14 +140,14 @@ def _looks(run: Any, length: int, settings: Settings) -> dict[str, float]:
     return {name: round(value, 4) for name, value in best.items()}
 
 
-def _behind(part: int, settings: Settings) -> Tensor:
+def _behind(part: int, settings: RepeatsSettings) -> Tensor:
     """For tokens late in a text, the tokens behind their earlier selves, [T, T], if the part had this length."""
     query, key = torch.arange(settings.length)[:, None], torch.arange(settings.length)
     back = query - key
     return (query > settings.longest) & (back > 0) & ((back + 1) % part == 0)
 
 
-def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tell = lambda doing, done, total: None) -> dict[str, Any]:
+def sweep(state: Path | None = None, settings: RepeatsSettings | None = None, progress: ProgressCallback = no_progress) -> dict[str, Any]:
     """Train them all.
 
     Args:
@@ -158,14 +157,14 @@ def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tel
         `models`: of each `kind` and seed, by length of the part: the `loss` on foretold tokens, the best head's `induction` weight, and the best head's
         weight a `fixed_way` back. `chance`: the loss of guessing.
     """
-    settings = settings or Settings()
+    settings = settings or RepeatsSettings()
     known = ProgressFile(state, key_of(**environment(), **arithmetic(), sweep="repeats", settings=settings), "training")
     wanted = [(kind, seed) for seed in settings.seeds for kind in KINDS]
     total = len(wanted) * settings.steps
     for place, (kind, seed) in enumerate(wanted):
         name, begun = f"{kind} length, seed {seed}", place * settings.steps
         if name not in known.done:
-            model = train(kind, seed, settings, lambda done, _, name=name, begun=begun: tell(name, begun + done, total))
+            model = train(kind, seed, settings, lambda _, done, __, name=name, begun=begun: progress(name, begun + done, total))
             known.add(name, {"kind": kind, "seed": seed, "by_length": found(model, settings)})
     models = [known.done[f"{kind} length, seed {seed}"] for kind, seed in wanted]
     return {"command": COMMAND, "settings": asdict(settings), "chance": round(float(torch.tensor(settings.vocabulary).log()), 4), "models": models}

@@ -7,11 +7,12 @@ import torch
 from torch import nn
 
 from headwise.axes import Tensor
+from headwise.progress import ProgressCallback, no_progress
 
 WARM = 0.05  # share of the steps in which the rate rises
 
 
-def fit(model: nn.Module, loss: Callable[[int], Tensor], steps: int, rate: float, tell: Callable[[int, int], None] = lambda done, total: None) -> list[float]:
+def train_model(model: nn.Module, loss: Callable[[int], Tensor], steps: int, rate: float, progress: ProgressCallback = no_progress) -> list[float]:
     """Train a model in place.
 
     Args:
@@ -33,7 +34,7 @@ def fit(model: nn.Module, loss: Callable[[int], Tensor], steps: int, rate: float
         schedule.step()
         optimiser.zero_grad()
         found.append(now.item())
-        tell(step + 1, steps)
+        progress("training", step + 1, steps)
     model.eval()
     return found
 

@@ -4,7 +4,6 @@ Each token is a symbol and a letter. At the last token of a text two answers are
 earlier token with its own symbol. The block is attention, then two layers with a ReLU, both with a residual: what a layer of a transformer is.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,18 @@ from torch import nn
 
 from headwise.attention.module import MultiHeadAttention
 from headwise.axes import Float, Int, Tensor
-from headwise.experiments.trained.train import fit
+from headwise.experiments.trained.train import train_model
+from headwise.progress import ProgressCallback, no_progress
 from headwise.storage.environment import arithmetic, environment
 from headwise.storage.fingerprint import key_of
 from headwise.storage.progress_file import ProgressFile
 
 COMMAND = "python -m headwise.experiments.trained two_patterns"
 TESTED = 4096  # texts
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class TwoPatternsSettings:
     """Of the task and the training.
 
     Attributes:
@@ -46,7 +45,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class TwoPatternTexts:
     """Texts of the task.
 
     Attributes:
@@ -67,19 +66,19 @@ class Texts:
         return self.letters.gather(1, self.match[:, None])[:, 0]
 
 
-def texts(count: int, settings: Settings, generator: torch.Generator) -> Texts:
+def texts(count: int, settings: TwoPatternsSettings, generator: torch.Generator) -> TwoPatternTexts:
     """Different symbols, but for the last, which is one of the earlier ones; never that of the token before it."""
     symbols = torch.rand(count, settings.symbols, generator=generator).argsort(1)[:, : settings.length]
     letters = torch.randint(settings.letters, (count, settings.length), generator=generator)
     match = torch.randint(settings.length - 2, (count,), generator=generator)
     symbols[:, -1] = symbols.gather(1, match[:, None])[:, 0]
-    return Texts(symbols, letters, match)
+    return TwoPatternTexts(symbols, letters, match)
 
 
-class Block(nn.Module):
+class TwoPatternModel(nn.Module):
     """Embeddings, one attention, one pair of layers, two readings of the last token."""
 
-    def __init__(self, heads: int, settings: Settings) -> None:
+    def __init__(self, heads: int, settings: TwoPatternsSettings) -> None:
         super().__init__()
         width = settings.width
         self.symbol, self.letter = nn.Embedding(settings.symbols, width), nn.Embedding(settings.letters, width)
@@ -88,10 +87,10 @@ class Block(nn.Module):
         self.hidden, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.answers = nn.ModuleList([nn.Linear(width, settings.letters) for _ in range(2)])
 
-    def embed(self, asked: Texts) -> Float[Tensor, "B T M"]:
+    def embed(self, asked: TwoPatternTexts) -> Float[Tensor, "B T M"]:
         return self.symbol(asked.symbols) + self.letter(asked.letters) + self.place.weight
 
-    def forward(self, asked: Texts) -> list[Float[Tensor, "B x"]]:
+    def forward(self, asked: TwoPatternTexts) -> list[Float[Tensor, "B x"]]:
         """Logits of the letter before, and of the matched letter."""
         x = self.embed(asked)
         last = (x + self.attention(x))[:, -1]
@@ -99,11 +98,11 @@ class Block(nn.Module):
         return [answer(last) for answer in self.answers]
 
 
-def train(heads: int, seed: int, settings: Settings, tell: Callable[[int, int], None] = lambda done, total: None) -> dict[str, Any]:
+def train(heads: int, seed: int, settings: TwoPatternsSettings, progress: ProgressCallback = no_progress) -> dict[str, Any]:
     """Train one block and see what it can do and where its heads look."""
     torch.manual_seed(seed)
-    model, generator = Block(heads, settings), torch.Generator().manual_seed(seed)
-    curve = fit(model, lambda step: _loss(model, texts(settings.rows, settings, generator)), settings.steps, settings.rate, tell)
+    model, generator = TwoPatternModel(heads, settings), torch.Generator().manual_seed(seed)
+    curve = train_model(model, lambda step: _loss(model, texts(settings.rows, settings, generator)), settings.steps, settings.rate, progress)
     every = max(1, settings.steps // 30)
     return {
         "heads": heads,
@@ -114,7 +113,7 @@ def train(heads: int, seed: int, settings: Settings, tell: Callable[[int, int], 
 
 
 @torch.no_grad()
-def found(model: Block, settings: Settings) -> dict[str, Any]:
+def found(model: TwoPatternModel, settings: TwoPatternsSettings) -> dict[str, Any]:
     """On texts that it never saw: the share of right answers of each kind, of both at once, and of each head the mean weight on the two tokens asked about."""
     asked = texts(TESTED, settings, torch.Generator().manual_seed(12345))
     logits = model(asked)
@@ -130,13 +129,13 @@ def found(model: Block, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _loss(model: Block, asked: Texts) -> Tensor:
+def _loss(model: TwoPatternModel, asked: TwoPatternTexts) -> Tensor:
     """Nats of both answers."""
     before, matched = model(asked)
     return nn.functional.cross_entropy(before, asked.before) + nn.functional.cross_entropy(matched, asked.matched)
 
 
-def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tell = lambda doing, done, total: None) -> dict[str, Any]:
+def sweep(state: Path | None = None, settings: TwoPatternsSettings | None = None, progress: ProgressCallback = no_progress) -> dict[str, Any]:
     """Train them all.
 
     Args:
@@ -145,7 +144,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tel
     Returns:
         `models`: for each number of heads and seed the share of right answers and where heads look; `chance`: of answers of each kind.
     """
-    settings = settings or Settings()
+    settings = settings or TwoPatternsSettings()
     known = ProgressFile(state, key_of(**environment(), **arithmetic(), sweep="two_patterns", settings=settings), "training")
     wanted = [(heads, seed) for seed in settings.seeds for heads in settings.heads]
     total = len(wanted) * settings.steps
@@ -153,7 +152,7 @@ def sweep(state: Path | None = None, settings: Settings | None = None, tell: Tel
         name = f"{heads} heads, seed {seed}"
         if name not in known.done:
             begun = place * settings.steps
-            known.add(name, train(heads, seed, settings, lambda done, _, name=name, begun=begun: tell(name, begun + done, total)))
-    parameters = {str(heads): sum(x.numel() for x in Block(heads, settings).parameters()) for heads in settings.heads}
+            known.add(name, train(heads, seed, settings, lambda _, done, __, name=name, begun=begun: progress(name, begun + done, total)))
+    parameters = {str(heads): sum(x.numel() for x in TwoPatternModel(heads, settings).parameters()) for heads in settings.heads}
     models = [known.done[f"{heads} heads, seed {seed}"] for heads, seed in wanted]
     return {"command": COMMAND, "settings": asdict(settings), "parameters": parameters, "chance": 1 / settings.letters, "models": models}
