@@ -48,7 +48,8 @@ def commands_page() -> str:
         "`headwise COMMAND`, or `python -m headwise COMMAND`. Results go to standard output, waiting and errors to standard error. With `--json` all is JSON,",
         'errors too: `{"error": {"kind", "message"}}`.',
         "",
-        "Exit codes: 0 all is well; 1 a check failed; 2 the call is wrong, and one line says what to do.",
+        "Exit codes: 0 success; 1 a check failed; 2 the call is wrong, and one line says what to do; 70 headwise itself failed.",
+        "`--debug` shows the traceback of an error.",
         "",
         "Generated from `src/headwise/cli/`, one file a command, by `make docs`.",
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from headwise.catalog import entries
 from headwise.cli.app import main
+from headwise.errors import ArgumentError
 
 
 def outcome(capsys, *words):
@@ -57,11 +58,22 @@ def test_errors_are_json_where_json_was_asked_for(capsys, words, kind):
     assert found["message"].endswith(".")
 
 
-def test_a_fault_of_ours_is_not_passed_off_as_the_callers(monkeypatch):
-    """Only errors that headwise raises on purpose become one line; anything else keeps its traceback."""
+def test_a_fault_of_ours_is_not_passed_off_as_the_callers(monkeypatch, capsys):
+    """An exception that headwise did not raise on purpose is one line that says so, or JSON; --debug shows its traceback."""
     monkeypatch.setattr("headwise.render.measure.measure_name", lambda asked: 1 / 0)
+    assert main(["look", "demo:minilm", "text"]) == 70
+    found = capsys.readouterr()
+    assert found.out == "" and found.err.count("\n") == 1
+    assert "headwise failed with ZeroDivisionError: division by zero. Add --debug for the traceback, and please report it." in found.err
+    assert main(["look", "demo:minilm", "text", "--json"]) == 70
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "InternalError"
     with pytest.raises(ZeroDivisionError):
-        main(["look", "demo:minilm", "text"])
+        main(["look", "demo:minilm", "text", "--debug"])
+
+
+def test_debug_shows_where_a_refusal_came_from():
+    with pytest.raises(ArgumentError, match="statistic must be one of"):
+        main(["look", "demo:minilm", "text", "--statistic", "nothing", "--debug"])
 
 
 def test_python_m_headwise_is_headwise():

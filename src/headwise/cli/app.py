@@ -1,4 +1,4 @@
-"""`headwise`: finds the commands, and turns what goes wrong into one line and exit code 2."""
+"""The program `headwise`: finds the commands, and reports errors in one line, or as JSON with --json; --debug shows the traceback."""
 
 import inspect
 import sys
@@ -13,9 +13,13 @@ from headwise.cli.command import Command
 from headwise.cli.output import print_error, print_json, print_warning
 from headwise.errors import HeadwiseError
 
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 well, 1 a check failed, 2 the call is wrong.
+    """Run one command line and return its exit code.
+
+    0: success; 1: a check failed; 2: the call is wrong; 70: headwise itself failed. `--debug`, anywhere on the line, raises an error with its traceback.
 
     Example:
         >>> main(["--version"])
@@ -23,14 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--debug" in words:
+        return _run([word for word in words if word != "--debug"])
     try:
-        return build()(_with_new_options(words) or ["--help"], prog_name="headwise", standalone_mode=False) or 0
+        return _run(words)
     except HeadwiseError as error:
         return _refuse(str(error), type(error).__name__, words)
     except typer.TyperException as error:
         return _refuse(_usage(error), "UsageError", words)
     except typer.Abort:
         return 130
+    except Exception as error:  # noqa: BLE001 - a fault of ours, said to be ours
+        _refuse(f"headwise failed with {type(error).__name__}: {error}. Add --debug for the traceback, and please report it.", "InternalError", words)
+        return INTERNAL_ERROR
+
+
+def _run(words: Sequence[str]) -> int:
+    return build()(_with_new_options(words) or ["--help"], prog_name="headwise", standalone_mode=False) or 0
 
 
 def build() -> typer.Typer:
