@@ -21,6 +21,10 @@ class BackendError(HeadwiseError, RuntimeError):
     """The chosen backend does not support this call, or cannot run on this machine."""
 
 
+class EnvironmentVariableError(BackendError):
+    """An environment variable that headwise reads has an invalid value."""
+
+
 class Undecided(HeadwiseError, ArithmeticError):
     """The enclosures of two numbers are too wide to prove that they are equal or that they differ."""
 

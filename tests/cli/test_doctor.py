@@ -3,6 +3,7 @@ from importlib import metadata
 
 import pytest
 
+from headwise.attention.kernels.native.library import compiled
 from headwise.catalog import entries
 from headwise.cli import doctor as module
 from headwise.cli.app import main
@@ -84,6 +85,18 @@ def test_a_backend_that_computes_something_else_is_broken(capsys, monkeypatch):
     assert code == 1
     assert found["backend", "stream"]["state"] == "broken"
     assert found["backend", "reference"]["state"] == "works"
+
+
+@pytest.mark.skipif(compiled() is None, reason="the native kernel is not built here")
+def test_an_unknown_instruction_set_is_broken(capsys, monkeypatch):
+    monkeypatch.setenv("HEADWISE_ISA", "nosuch")
+    code, found = findings(capsys)
+    assert code == 1
+    native = found["backend", "native"]
+    assert native["state"] == "broken"
+    assert native["detail"].startswith("HEADWISE_ISA must be one of ['") and native["detail"].endswith("on this machine, got 'nosuch'")
+    assert native["fix"] == "Unset it for the fastest."
+    assert found["backend", "stream"]["state"] == "works"
 
 
 def test_a_backend_that_is_not_built_is_absent(capsys, monkeypatch):

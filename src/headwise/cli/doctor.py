@@ -92,7 +92,7 @@ def _backends() -> Iterator[Finding]:
 
     from headwise.attention.attend import attend
     from headwise.catalog import entries
-    from headwise.errors import BackendError
+    from headwise.errors import BackendError, EnvironmentVariableError
 
     random = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(2, heads, 7, 5, generator=random) for heads in (4, 2, 2))
@@ -100,6 +100,10 @@ def _backends() -> Iterator[Finding]:
     for name in entries("headwise.attention.kernels"):
         try:
             got = attend(query, key, value, causal=True, statistics="all", backend=name)
+        except EnvironmentVariableError as error:
+            detail, _, fix = str(error).partition(". ")
+            yield Finding("backend", name, "broken", detail, fix)
+            continue
         except BackendError as error:
             yield Finding("backend", name, "absent", str(error), "The other backends do its work.")
             continue

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Protocol, cast, runtime_checkable
 
-from headwise.errors import BackendError
+from headwise.errors import EnvironmentVariableError
 
 HOW_TO_BUILD = "Install GCC or Clang, then headwise again (in a checkout: `make setup`)"
 
@@ -43,10 +43,10 @@ def instruction_set() -> str:
     """The instruction set that `HEADWISE_ISA` names, or else the fastest.
 
     Raises:
-        BackendError: this machine does not support the one named, or it does not exist.
+        EnvironmentVariableError: this machine does not support the one named, or it does not exist.
     """
     supported = instruction_sets()
     name = os.environ.get("HEADWISE_ISA") or supported[0]
     if name not in supported:
-        raise BackendError(f"HEADWISE_ISA must be one of {supported} on this machine, got {name!r}. Unset it for the fastest.")
+        raise EnvironmentVariableError(f"HEADWISE_ISA must be one of {supported} on this machine, got {name!r}. Unset it for the fastest.")
     return name
