@@ -1,6 +1,6 @@
 """A real model, opened."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -29,10 +29,10 @@ from headwise.models.runs.statistics_collector import StatisticsCollector
 from headwise.storage.source_files import Origin
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from headwise.interventions.edit import Edit
     from headwise.interventions.edited import EditedModel
-
-Text = str | Sequence[str]
 
 
 class Model:
@@ -49,21 +49,23 @@ class Model:
         origin: the files that it was opened from; None for a model that was loaded already.
     """
 
-    def __init__(self, hf: nn.Module, tokenizer: Any = None, name: str = "", note: str | None = None, origin: Origin | None = None) -> None:
-        self.hf, self.tokenizer, self.name, self.note, self.origin = hf, tokenizer, name or type(hf).__name__, note, origin
+    def __init__(
+        self, hf: nn.Module, tokenizer: "PreTrainedTokenizerBase | None" = None, name: str = "", note: str | None = None, origin: Origin | None = None
+    ) -> None:
+        self.hf, self.name, self.note, self.origin = hf, name or type(hf).__name__, note, origin
+        self.tokenizer: Any = tokenizer
         self._layouts: dict[Any, Layout] = {}
         self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, {type(self.hf).__name__})"
 
-    def run(
-        self, what: Text | Tensor | Mapping[str, Any], statistics: str | Iterable[str] = "all", memory: str | int = "1GiB", segments: Tensor | None = None
-    ) -> Run:
+    @renamed_parameters(what="inputs")
+    def run(self, inputs: RunInput, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB", segments: Tensor | None = None) -> Run:
         """Run an input through the model once, recording every attention head.
 
         Args:
-            what: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
+            inputs: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
             statistics: names, or "all"; see `hw.statistics()`.
             memory: how much to keep of queries and keys: bytes, or a text like "512MiB". What does not fit is
                 recomputed on demand, by running the model again.
@@ -76,20 +78,19 @@ class Model:
         """
         names = statistic_names(statistics)
         budget = parse_bytes(memory)
-        inputs = encode(self.hf, self.tokenizer, what)
-        segments = _segments(self.hf, segments, names, inputs)
+        encoded = encode(self.hf, self.tokenizer, inputs)
+        segments = _segments(self.hf, segments, names, encoded)
         rng_state = torch.random.get_rng_state()
-        outputs, layout, collector = self._observe(inputs, names, segments, budget)
+        outputs, layout, collector = self._observe(encoded, names, segments, budget)
         drawn = None if torch.equal(rng_state, torch.random.get_rng_state()) else rng_state
-        metadata = self._metadata(inputs, layout, collector)
+        metadata = self._metadata(encoded, layout, collector)
         returned = output_tensors(outputs)
         room = budget - collector.store.bytes
         fits = sum(x.numel() * x.element_size() for x in returned.values()) <= room
-        return self._signed(Run(metadata, collector.store, ForwardPass(self.hf, inputs.kwargs, layout, drawn), returned if fits else None))
+        return self._signed(Run(metadata, collector.store, ForwardPass(self.hf, encoded.kwargs, layout, drawn), returned if fits else None))
 
-    def generate(
-        self, what: Text | Tensor | Mapping[str, Any], max_new_tokens: int, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB"
-    ) -> Run:
+    @renamed_parameters(what="inputs")
+    def generate(self, inputs: RunInput, max_new_tokens: int, statistics: str | Iterable[str] = "all", memory: str | int = "1GiB") -> Run:
         """Generate greedily with the model's cache, recording every attention head at every step.
 
         The run is over the text and the new tokens, as if they had been one text: the rows of the text are those of the first pass, and each
@@ -98,7 +99,7 @@ class Model:
         the numbers are those of one pass over the whole text, with a note.
 
         Args:
-            what: as for `run`.
+            inputs: as for `run`.
             max_new_tokens: at most; fewer where the model ends the text.
 
         Raises:
@@ -110,20 +111,20 @@ class Model:
         names, budget = statistic_names(statistics), parse_bytes(memory)
         if "segment" in names:
             raise ArgumentError("statistics of a generation must need no labels, got 'segment', which labels every token. Use run on the whole text.")
-        inputs = encode(self.hf, self.tokenizer, what)
-        plan, config = plan_generation(self.hf, inputs.kwargs, max_new_tokens)
+        encoded = encode(self.hf, self.tokenizer, inputs)
+        plan, config = plan_generation(self.hf, encoded.kwargs, max_new_tokens)
         steps = DecodeSteps(self.hf)
         try:
             ids = explain_errors(self.hf, lambda: steps.run(plan, config), lambda: generate_unmodified(self.hf, plan, config))
         except CannotMerge as why:
-            return self._in_one(inputs, plan, explain_errors(self.hf, lambda: generate_unmodified(self.hf, plan, config), None), names, budget, str(why))
-        kwargs, real = full_inputs(self.hf, inputs.kwargs, plan, ids)
+            return self._in_one(encoded, plan, explain_errors(self.hf, lambda: generate_unmodified(self.hf, plan, config), None), names, budget, str(why))
+        kwargs, real = full_inputs(self.hf, encoded.kwargs, plan, ids)
         collector = StatisticsCollector(ActivationStore(budget))
         plan = replace(plan, forced=ids, stop=ids.shape[1])
         try:
             steps.emit(collector, real, None, names)
         except CannotMerge as why:
-            return self._in_one(inputs, plan, ids, names, budget, str(why))
+            return self._in_one(encoded, plan, ids, names, budget, str(why))
         layout = steps.merge.layout(tuple(dict.fromkeys(note for one in steps.layouts.values() for note in one.notes)))
         forward_pass = GenerationPass(self.hf, kwargs, layout, None, plan, config, real, steps.layouts)
         fits = sum(x.numel() * x.element_size() for x in steps.outputs.values()) <= budget - collector.store.bytes
@@ -156,8 +157,8 @@ class Model:
         """
         return late("headwise.interventions.edited:edit")(self, edits, mode, inputs)
 
-    def show(self, text: str | None = None) -> Any:
-        """The page of this model in a notebook, on this text or on a sample.
+    def show(self, text: str | None = None) -> object:
+        """Show the page of this model in a notebook, on this text or on a sample; returns the widget.
 
         Raises:
             MissingPackage: anywidget is not installed.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,6 +13,7 @@ from headwise.attention.call import MapRegion
 from headwise.attention.weights import pooled_weights
 from headwise.axes import Float, Tensor
 from headwise.catalog import late
+from headwise.deprecation import warn
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, WritesRefused
 from headwise.models.capture.forward_pass import ForwardPass, output_tensors
 from headwise.models.capture.recorder import AttentionRecord
@@ -78,9 +79,20 @@ class Run:
         """
         return self._stored_call(self._place(layer, 0, 0, part).index)
 
+    def kept(self, layer: int, part: str | None = None) -> StoredCall:
+        """Deprecated: `stored_call`."""
+        warn("Run.kept", "Run.stored_call")
+        return self.stored_call(layer, part)
+
+    @property
+    def session(self) -> ForwardPass:
+        """Deprecated: `forward_pass`."""
+        warn("Run.session", "Run.forward_pass")
+        return self.forward_pass
+
     @property
     def bytes(self) -> int:
-        """How much memory it holds for tensors, in bytes."""
+        """Memory that its tensors take, in bytes."""
         stored = 0 if self._store is None else self._store.bytes
         return stored + sum(x.numel() * x.element_size() for x in (self._outputs or {}).values())
 
@@ -191,8 +203,8 @@ class Run:
         """
         late("headwise.models.offline.run_files:save_run")(self, Path(path))
 
-    def show(self) -> Any:
-        """The page of this run in a notebook.
+    def show(self) -> object:
+        """Show the page of this run in a notebook; returns the widget.
 
         Raises:
             MissingPackage: anywidget is not installed.

@@ -43,11 +43,11 @@ class ModelInputs:
     notes: tuple[str, ...] = ()
 
 
-def encode(hf: nn.Module, tokenizer: Any, what: Any) -> ModelInputs:
+def encode(hf: nn.Module, tokenizer: Any, inputs: Any) -> ModelInputs:
     """The inputs that this means.
 
     Args:
-        what: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
+        inputs: a text, a list of texts, token ids [T] or [B, T], or a dict of the model's own inputs.
 
     Raises:
         ArgumentError: nothing to read, too long for the model, or a keyword that a run cannot honour.
@@ -55,22 +55,22 @@ def encode(hf: nn.Module, tokenizer: Any, what: Any) -> ModelInputs:
         ModelError: a text, and no tokenizer.
     """
     notes: tuple[str, ...] = ()
-    if isinstance(what, str):
-        kwargs = _texts(hf, tokenizer, [what])
-    elif isinstance(what, Tensor):
-        kwargs = {main_input(hf): _ids(what) if isinstance(hf, PreTrainedModel) else what}
-    elif isinstance(what, Mapping):
-        kwargs = _named(what)
+    if isinstance(inputs, str):
+        kwargs = _texts(hf, tokenizer, [inputs])
+    elif isinstance(inputs, Tensor):
+        kwargs = {main_input(hf): _ids(inputs) if isinstance(hf, PreTrainedModel) else inputs}
+    elif isinstance(inputs, Mapping):
+        kwargs = _named(inputs)
         _check_names(hf, kwargs)
-    elif isinstance(what, Sequence) and what and all(isinstance(text, str) for text in what):
-        kwargs = _texts(hf, tokenizer, what)
-    elif isinstance(what, Sequence) and not what:
+    elif isinstance(inputs, Sequence) and inputs and all(isinstance(text, str) for text in inputs):
+        kwargs = _texts(hf, tokenizer, inputs)
+    elif isinstance(inputs, Sequence) and not inputs:
         raise ArgumentError("input must hold at least one text, got an empty list. Pass a text.")
     else:
-        raise ArgumentTypeError(f"input must be a text, a list of texts, a tensor of token ids or a dict of tensors, got {type(what).__name__}.")
+        raise ArgumentTypeError(f"input must be a text, a list of texts, a tensor of token ids or a dict of tensors, got {type(inputs).__name__}.")
     device = device_of(hf)
     kwargs = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in kwargs.items()}
-    if is_encoder_decoder(hf) and not isinstance(what, Mapping):
+    if is_encoder_decoder(hf) and not isinstance(inputs, Mapping):
         kwargs |= _same_for_the_decoder(hf, kwargs)
         notes = ("the decoder reads the input too, shifted by one token: pass a dict with decoder_input_ids to give it another text",)
     _check_lengths(hf, kwargs)
@@ -117,15 +117,15 @@ def _ids(ids: Tensor) -> Int[Tensor, "B T"]:
     return ids.long().reshape(1, -1) if ids.dim() == 1 else ids.long()
 
 
-def _named(what: Mapping[str, Any]) -> dict[str, Any]:
-    if not what:
+def _named(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    if not inputs:
         raise ArgumentError("input must name at least one tensor, got an empty dict. Pass input_ids, say.")
-    for name, x in what.items():
+    for name, x in inputs.items():
         if name in REFUSED and x is not None and x is not False:
             raise ArgumentError(f"input must not hold {name!r}, got {type(x).__name__}. {REFUSED[name]}")
         if isinstance(x, Tensor) and x.numel() == 0:
             raise ArgumentError(f"{name} must hold at least one number, got shape {list(x.shape)}. Pass some.")
-    return {name: x for name, x in what.items() if name not in REFUSED}
+    return {name: x for name, x in inputs.items() if name not in REFUSED}
 
 
 def _check_names(hf: Any, kwargs: Mapping[str, Any]) -> None:
