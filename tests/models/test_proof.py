@@ -12,7 +12,7 @@ from headwise.models.verification import call_judge as judge
 from headwise.models.verification.call_judge import sample_rows
 from headwise.models.verification.logit_parity import max_difference
 from headwise.verdict import Verdict, WorstCase
-from tests.models.tiny import FAMILIES, build, given
+from tests.models.tiny import FAMILIES, build, given, ids
 
 
 def run_of(name="gemma2", padding=None):
@@ -148,12 +148,12 @@ def test_an_attention_that_forgets_something_is_seen_against_the_model_as_loaded
     assert failed(run_of(name).proof) == {"model"}
 
 
-def test_a_model_with_one_implementation_is_judged_by_rounding():
+def test_a_model_is_judged_by_rounding_whether_it_has_one_implementation_or_two():
     proof = run_of("gpt_oss").proof
     verdict = proof.verdicts["model"]
     assert proof.passed
-    assert "rounding of its only implementation, eager" in verdict.sentence
-    assert "between its own implementations" in run_of("llama").proof.verdicts["model"].sentence
+    assert verdict.sentence == "the outputs are those of the model as it was loaded"
+    assert run_of("llama").proof.verdicts["model"].sentence == verdict.sentence
 
 
 def test_a_model_loaded_with_an_implementation_of_the_user_s_is_judged_by_it():
@@ -174,15 +174,14 @@ def test_a_model_loaded_with_an_implementation_of_the_user_s_is_judged_by_it():
     assert hf.config._attn_implementation == "headwise_test_own"
 
 
-def test_long_inputs_are_not_run_through_eager(monkeypatch):
-    from headwise.models.verification import logit_parity as agreement
-
-    monkeypatch.setattr(agreement, "EAGER_BYTES", 100)
+def test_the_model_is_compared_as_it_was_loaded_and_with_no_other_implementation(monkeypatch):
     used = []
     right = forward_pass.ForwardPass.run_unmodified
-    monkeypatch.setattr(forward_pass.ForwardPass, "run_unmodified", lambda self, implementation: (used.append(implementation), right(self, implementation))[1])
+    monkeypatch.setattr(
+        forward_pass.ForwardPass, "run_unmodified", lambda self, implementation=None: (used.append(implementation), right(self, implementation))[1]
+    )
     assert run_of("llama").proof.passed
-    assert used == ["sdpa"]
+    assert used == [None]
 
 
 def test_rows_that_are_judged():
@@ -223,26 +222,27 @@ def test_the_largest_difference_on_tokens_that_count():
     assert max_difference(torch.zeros(0, 3), torch.zeros(0, 3), None) == 0
 
 
-def test_where_two_implementations_happen_to_agree_float64_tells_what_rounding_does(monkeypatch):
-    """MobileBERT's layers amplify rounding; that its eager and its sdpa round alike on one input allows nothing less."""
-    from headwise.models.verification import logit_parity as agreement
+@pytest.mark.parametrize("measure", ["_rounded_otherwise", "_in_float64"])
+def test_where_layers_amplify_rounding_the_model_s_own_rounding_is_measured(measure, monkeypatch):
+    """MobileBERT's layers amplify rounding: its own outputs move by as much when they are rounded otherwise."""
+    from headwise.models.verification import logit_parity as parity
 
     run = run_of("llama")
-    own = forward_pass.output_tensors(run._forward_pass.run_unmodified("sdpa"))
-    monkeypatch.setattr(agreement, "_other", lambda *_: own)
-    exact = {"logits": own["logits"].double() + 1e-3}
-    monkeypatch.setattr(agreement, "_in_float64", lambda *_: exact)
-    found = agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 3e-3})
-    assert found.passed and "its float32 and float64" in found.sentence
-    assert agreement.logit_parity(run._forward_pass, {"logits": own["logits"] + 5e-3}).passed is False
+    own = forward_pass.output_tensors(run._forward_pass.run_unmodified())
+    for name in ("_rounded_otherwise", "_in_float64"):
+        monkeypatch.setattr(parity, name, lambda *_, moved=1e-3 * (name == measure): {"logits": own["logits"].double() + moved})
+    found = parity.logit_parity(run._forward_pass, {"logits": own["logits"] + 3e-3})
+    assert found.passed and "within 4 times its own rounding, measured" in found.sentence
+    assert parity.logit_parity(run._forward_pass, {"logits": own["logits"] + 5e-3}).passed is False
 
 
-def test_a_model_in_float64_differs_by_its_rounding_alone():
-    from headwise.models.verification import logit_parity as agreement
+@pytest.mark.parametrize("measure", ["_rounded_otherwise", "_in_float64"])
+def test_a_model_rounded_otherwise_differs_by_its_rounding_alone(measure):
+    from headwise.models.verification import logit_parity as parity
 
     run = run_of("llama")
-    own = forward_pass.output_tensors(run._forward_pass.run_unmodified("sdpa"))["logits"]
-    rounding = max_difference(agreement._in_float64(run._forward_pass)["logits"], own.double(), None)
+    own = forward_pass.output_tensors(run._forward_pass.run_unmodified())["logits"]
+    rounding = max_difference(getattr(parity, measure)(run._forward_pass)["logits"].double(), own.double(), None)
     assert 0 < rounding < 1e-3 * float(own.abs().max())
 
 
@@ -252,7 +252,7 @@ def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
     run = run_of("llama")
     plain = forward_pass.ForwardPass.run_unmodified
 
-    def spoiled(self, implementation):
+    def spoiled(self, implementation=None):
         out = plain(self, implementation)
         out["logits"][0, 3] = torch.nan
         return out
@@ -264,3 +264,37 @@ def test_a_model_that_gives_nan_itself_is_not_judged_by_it(monkeypatch):
     wrong = run.outputs["logits"].clone()
     wrong[1, 2] = torch.nan
     assert agreement.logit_parity(run._forward_pass, {"logits": wrong}).passed is False
+
+
+def test_what_eager_and_sdpa_differ_by_is_told_and_allows_nothing():
+    """Without a causal mask sdpa asks the module, which is not causal here; eager would have masked later keys."""
+    hf = build("llama")
+    for layer in hf.model.layers:
+        layer.self_attn.is_causal = False
+    inputs = given(FAMILIES["llama"])
+    run = hw.open_model(hf).run(inputs)
+    with torch.no_grad():
+        own = hf(**inputs).logits
+    assert (run.outputs["logits"] - own).abs().max() < 1e-5 * own.abs().max()
+    assert bool((run.weights(0, 0)[0] > 0).all())
+    assert any("eager and sdpa differ on this input: eager hides later keys, sdpa does not; the model was loaded with sdpa" in note for note in run.notes)
+    verdict = run.proof.verdicts["model"]
+    assert verdict.passed and "with sdpa; eager differs on this input by" in verdict.sentence
+    assert verdict.allowed < 1e-4 * float(own.abs().max())
+    hf.set_attn_implementation("eager")
+    eager = hw.open_model(hf).run(inputs)
+    assert int((eager.weights(0, 0)[0] > 0).sum()) == 1
+    assert eager.proof.passed and "with eager; sdpa differs on this input by" in eager.proof.verdicts["model"].sentence
+
+
+def test_packed_positions_are_read_as_the_loaded_model_reads_them():
+    """With a cache transformers does not look for several texts in one row; without one it keeps them apart."""
+    hf, inputs = build("llama"), {"input_ids": ids(1, 13), "position_ids": torch.cat([torch.arange(5), torch.arange(8)])[None]}
+    for cached in (True, False):
+        hf.config.use_cache = cached
+        run = hw.open_model(hf).run(inputs)
+        with torch.no_grad():
+            own = hf(**inputs).logits
+        assert (run.outputs["logits"] - own).abs().max() < 1e-5 * own.abs().max()
+        assert (run.weights(0, 0)[12, 0] > 0) == cached
+        assert run.proof.passed, str(run.proof)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from headwise.axes import Tensor
 from headwise.models.capture.forward_pass import ForwardPass
+from headwise.models.capture.hf_attention import DIFFERS
 from headwise.models.runs.run_metadata import RunMetadata
 from headwise.models.verification.call_judge import CallJudge
 from headwise.models.verification.logit_parity import logit_parity
@@ -46,7 +47,8 @@ def prove(forward_pass: ForwardPass, metadata: RunMetadata, outputs: Mapping[str
     forward_pass.rerun(lambda record: judges[record.index](record))
     layers = tuple(Verdicts(judge.verdicts()) for judge in judges)
     whole = tuple(closest(verdicts) for verdicts in zip(*(layer.values() for layer in layers), strict=True))
-    return Proof(Verdicts((*whole, logit_parity(forward_pass, outputs))), layers)
+    differ = any(note.startswith(DIFFERS) for place in metadata.places for note in metadata.numbers[place.index].notes)
+    return Proof(Verdicts((*whole, logit_parity(forward_pass, outputs, differ))), layers)
 
 
 def closest(verdicts: Iterable[Verdict]) -> Verdict:
