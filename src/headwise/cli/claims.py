@@ -47,7 +47,7 @@ def claims(
         from headwise.experiments.investigate import investigate
         from headwise.models.loading.open_model import open_model
     opened = open_model(model)
-    with counting(f"putting claims to the test on {model}") as tell:
+    with counting(f"putting claims to the test on {model}") as progress:
         found = investigate(
             opened,
             given,
@@ -59,7 +59,7 @@ def claims(
             limit=limit,
             seed=seed,
             cache=not anew,
-            progress=tell,
+            progress=progress,
         )
     _tell(found, numbers or bool(only), csv, png, json)
     return 0

@@ -4,13 +4,15 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
+
+from headwise.progress import ProgressCallback, no_progress
 
 PATIENCE = 2.0  # seconds before a wait is worth a word
 
@@ -68,15 +70,15 @@ def waiting(for_what: str) -> Iterator[None]:
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with the time left, once it has taken two seconds; nothing where nobody looks on. It is told: of what, how many are done, of how many.
+def counting(what: str) -> Iterator[ProgressCallback]:
+    """A progress bar with the time left, shown after two seconds and only in a terminal; yields the callback that advances it.
 
     Args:
         what: "ranking the heads of demo:smollm2"
     """
     console = Console(file=sys.stderr)
     if not console.is_terminal:
-        yield lambda part, done, total: None
+        yield no_progress
         return
     columns = (
         TextColumn(what),
@@ -91,7 +93,7 @@ def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
     timer = threading.Timer(PATIENCE, progress.start)
     timer.start()
     try:
-        yield lambda part, done, total: progress.update(task, description=part, completed=done, total=total)
+        yield lambda stage, done, total: progress.update(task, description=stage, completed=done, total=total)
     finally:
         timer.cancel()
         timer.join()
