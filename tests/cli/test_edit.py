@@ -127,6 +127,11 @@ def test_the_source_is_exchanged_only_when_told(capsys, checkpoint, tmp_path):
     assert code == 2 and "must be new or empty" in err
     code, out, _ = edit(capsys, tmp_path / "copy", "--tie-heads", "0", "--out", tmp_path / "copy", "--overwrite")
     assert code == 0 and "tensors changed" in out
+    (tmp_path / "copy" / "thesis.tex").write_text("years of work")
+    code, out, _ = edit(capsys, checkpoint, *EDITS, "--out", tmp_path / "copy", "--overwrite")
+    assert code == 0 and "still there: thesis.tex, which headwise did not write" in out
+    code, out, _ = edit(capsys, checkpoint, *EDITS, "--out", tmp_path / "copy", "--overwrite", "--json")
+    assert json.loads(out)["saved"]["others"] == ["thesis.tex"] and (tmp_path / "copy" / "thesis.tex").read_text() == "years of work"
 
 
 def test_an_encoder_has_no_next_token_and_parts_are_named(capsys, tmp_path):

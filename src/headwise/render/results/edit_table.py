@@ -70,7 +70,7 @@ def edit_data(edited: "EditedModel", report: "EditReport", found: "Effect", save
         "passed": report.passed,
         "verdicts": [verdict.to_json() for verdict in report.verdicts.values()],
         "effect": asdict(found),
-        "saved": None if saved is None else {"folder": str(saved.folder), "changed": saved.changed, "kept": len(saved.kept), "left_out": saved.left_out},
+        "saved": None if saved is None else _saved_json(saved),
     }
 
 
@@ -106,3 +106,8 @@ def _effect(found: "Effect") -> Iterator[Any]:
             yield Text.assemble((f"{word} ", "dim"), "   ".join(f"{visible_text(token)} {share:.3f}" for token, share in likeliest))
     else:
         yield Text.assemble(("effect", "bold"), f"  cosine of {found.output} before and after: {found.cosine:.6f}")
+
+
+def _saved_json(saved: "Saved") -> dict[str, Any]:
+    lists = {"changed": saved.changed, "left_out": saved.left_out, "others": saved.others}
+    return {"folder": str(saved.folder), "kept": len(saved.kept), **lists}
