@@ -59,7 +59,7 @@ def _spread(texts: int) -> float:
 
     def pace(ray: str | None) -> float:
         times: list[float] = []
-        hw.rank(model, ids, ray=ray, tell=lambda done, total: times.append(time.perf_counter()))
+        hw.rank(model, ids, ray=ray, progress=lambda _, done, total: times.append(time.perf_counter()))
         start = len(times) // 4
         return (len(times) - 1 - start) / (times[-1] - times[start])
 

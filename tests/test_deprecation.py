@@ -22,6 +22,13 @@ def test_a_call_with_old_names_gets_what_one_with_new_names_gets():
     assert len(seen) == 2
 
 
+def test_an_old_value_is_converted():
+    double = renamed_parameters(half=("whole", lambda x: 2 * x))(lambda whole: whole)
+    with pytest.warns(DeprecationWarning, match="Use whole"):
+        assert double(half=3) == 6
+    assert double(whole=3) == 3
+
+
 def test_new_names_warn_of_nothing():
     assert function(1, progress=2, inputs=3) == (1, 2, 3)
 

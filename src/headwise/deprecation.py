@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from headwise.errors import ArgumentTypeError
 
@@ -11,11 +11,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def renamed_parameters(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def renamed_parameters(**names: str | tuple[str, Callable[[Any], Any]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function accept the old keyword names of its parameters.
 
     Args:
-        names: the new name of each old one, such as `tell="progress"`.
+        names: the new name of each old one, such as `tell="progress"`; or the new name and a function that makes the new value from the old one.
 
     Raises:
         ArgumentTypeError: a call gives a parameter by both names.
@@ -37,16 +37,21 @@ def renamed_parameters(**names: str) -> Callable[[Callable[P, R]], Callable[P, R
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for old in names.keys() & kwargs.keys():
-                new = names[old]
+                renaming = names[old]
+                new, convert = renaming if isinstance(renaming, tuple) else (renaming, _same)
                 if new in kwargs:
                     raise ArgumentTypeError(f"{function.__name__} was given both {new} and {old}, its deprecated name. Pass {new} alone.")
                 warn(f"{function.__name__}({old}=...)", new)
-                kwargs[new] = kwargs.pop(old)
+                kwargs[new] = convert(kwargs.pop(old))
             return function(*args, **kwargs)
 
         return call
 
     return decorate
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def warn(old: str, new: str, stacklevel: int = 3) -> None:

@@ -45,14 +45,14 @@ def main() -> None:
     start()
     model, seen, killed = hw.open_model(build("llama")), [], []
 
-    def kill(done: int, total: int) -> None:
+    def kill(stage: str, done: int, total: int) -> None:
         seen.append([done, total])
         if done == 2 and not killed:
             killed.extend(workers())
             os.kill(killed[0], signal.SIGKILL)
 
     right = hw.rank(model, TEXTS).effect.values.tolist()
-    found = hw.rank(model, TEXTS, ray="auto", tell=kill).effect.values.tolist()
+    found = hw.rank(model, TEXTS, ray="auto", progress=kill).effect.values.tolist()
     try:
         hw.rank(model, [(TEXTS[0], TEXTS[1]), (TEXTS[0], TEXTS[1][:, :5])], "patch", ray="auto")
         refused = ""

@@ -198,21 +198,21 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
     class Stopped(Exception):
         pass
 
-    def stop(done, total):
+    def stop(stage, done, total):
         seen.append(done)
         if done == 4:
             raise Stopped
 
     with pytest.raises(Stopped):
-        hw.rank(model, TEXTS, state=state, tell=stop)
+        hw.rank(model, TEXTS, state=state, progress=stop)
     assert seen == [0, 1, 2, 3, 4]
     lines = state.read_bytes()
     state.write_bytes(lines[:-20])  # the last line was cut off by a kill
     went_on = []
-    found = hw.rank(model, TEXTS, state=state, tell=lambda done, total: went_on.append(done))
+    found = hw.rank(model, TEXTS, state=state, progress=lambda _, done, total: went_on.append(done))
     assert went_on == list(range(3, 10))
     assert (found.effect == whole.effect).all()
-    forward = hw.rank(model, TEXTS, state=state, tell=lambda done, total: went_on.append(done))
+    forward = hw.rank(model, TEXTS, state=state, progress=lambda _, done, total: went_on.append(done))
     assert went_on[-1] == 9 and (forward.effect == whole.effect).all()
 
 

@@ -333,7 +333,7 @@ def test_roles_asked_together_find_what_each_finds_alone_and_read_each_text_once
     alone = {name: hw.roles(model, name, texts=texts, limit=10) for name in ("first_token", "position", "self", "induction", "duplicate_token")}
     read, plain, told = [], type(model).run, []
     monkeypatch.setattr(type(model), "run", lambda self, what, **how: read.append(what) or plain(self, what, **how))
-    together = hw.roles(model, list(alone), texts=texts, limit=10, tell=lambda *said: told.append(said))
+    together = hw.roles(model, list(alone), texts=texts, limit=10, progress=lambda *said: told.append(said))
     assert len(read) == 1 + 10 + 10  # a look at the model, the texts, the repetitions
     assert [done for _, done, _ in told] == list(range(1, 21)) and {total for *_, total in told} == {20}
     assert {name for name, _, _ in told} == {"first_token, position, self", "induction, duplicate_token"}

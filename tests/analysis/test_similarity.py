@@ -89,5 +89,13 @@ def test_clusters_are_as_near_as_asked():
 
 
 def test_what_cannot_be_compared():
-    with pytest.raises(ArgumentError, match="of must be one of pattern, write, got 'key'"):
+    with pytest.raises(ArgumentError, match="criterion must be one of pattern, write, got 'key'"):
         hw.similar(hw.open_model(build("llama")), TEXT, "key")
+
+
+def test_old_names_of_parameters_still_work():
+    model, seen = hw.open_model(build("llama")), []
+    with pytest.warns(DeprecationWarning, match=r"similar\((of|near|tell)=\.\.\.\) is deprecated") as warned:
+        old = hw.similar(model, TEXT, of="write", near=0.9, tell=lambda done, total: seen.append((done, total)))
+    new = hw.similar(model, TEXT, criterion="write", min_similarity=0.9)
+    assert len(warned) == 3 and seen == [(1, 1)] and old.identical(new)

@@ -7,7 +7,7 @@
 References: Clark et al. 2019, section 5 (Jensen–Shannon between heads); Björck and Golub 1973 (angles between subspaces).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -17,39 +17,42 @@ import torch
 from headwise.analysis.ablation.eval_text import EvalText, Evaluator, check_texts
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Tensor
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError
 from headwise.models.layout import w_o_by_head
+from headwise.progress import ProgressCallback, no_progress, without_stage
 
 if TYPE_CHECKING:
     import xarray
 
     from headwise.models.model import Model
 
-OF = ("pattern", "write")
+CRITERIA = ("pattern", "write")
 ROWS = 64  # rows of a text that are compared, drawn at random
-NEAR = 0.5  # heads of one cluster are at least as similar as that, on average
+MIN_SIMILARITY = 0.5  # heads of one cluster are at least as similar as that, on average
 
 
+@renamed_parameters(tell=("progress", without_stage), near="min_similarity", of="criterion")
 def similar(
     model: "Model",
     texts: Any,
-    of: str = "pattern",
+    criterion: str = "pattern",
     *,
     part: str | None = None,
-    near: float = NEAR,
+    min_similarity: float = MIN_SIMILARITY,
     seed: int = 0,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    progress: ProgressCallback = no_progress,
 ) -> "xarray.Dataset":
     """How alike all pairs of heads are, and the groups that they fall into.
 
     Args:
         model: as `open_model` gives it.
         texts: a text, a list of texts or of anything that `model.run` takes.
-        of: "pattern": where heads look. "write": what they add.
+        criterion: "pattern" for where heads attend, "write" for what they add to the residual stream.
         part: which attention of the model, where it has several.
-        near: how alike heads of one cluster are at least, on average (average linkage).
+        min_similarity: the least average similarity at which two clusters are merged (average linkage).
         seed: of the rows that are compared.
-        tell: told of the progress.
+        progress: called as (stage, done, total) while it works.
 
     Returns:
         A Dataset: `similarity` by `one` and `other`, each a head named "layer.head", from 0 to 1; `cluster` by `one`, numbered by size from 0; the coordinates
@@ -68,23 +71,24 @@ def similar(
     """
     import xarray
 
-    if of not in OF:
-        raise ArgumentError(f"of must be one of {', '.join(OF)}, got {of!r}. Correct the name.")
+    if criterion not in CRITERIA:
+        raise ArgumentError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}. Correct the name.")
     found = check_texts(texts)
     opener = Evaluator(model, "cosine", part, seed)
-    measure = _Patterns(seed) if of == "pattern" else _Writes()
+    measure = _Patterns(seed) if criterion == "pattern" else _Writes()
     passage = None
     for number, text in enumerate(found):
         passage = opener.open(text)
         measure.see(passage)
-        tell(number + 1, len(found))
+        progress("comparing heads", number + 1, len(found))
     heads = [(layer, head) for layer, place in enumerate(passage.places) for head in range(place.heads)]
     matrix = measure.result()
     matrix.fill_diagonal_(1)
     names = [f"{layer}.{head}" for layer, head in heads]
     coords = {"one": names, "other": names, "layer": ("one", [layer for layer, _ in heads]), "head": ("one", [head for _, head in heads])}
-    variables = {"similarity": (("one", "other"), matrix.numpy()), "cluster": ("one", clusters(matrix, near).numpy())}
-    return xarray.Dataset(variables, coords, {"model": model.name, "part": passage.places[0].part, "of": of, "near": near, "texts": len(found)})
+    variables = {"similarity": (("one", "other"), matrix.numpy()), "cluster": ("one", clusters(matrix, min_similarity).numpy())}
+    attrs = {"model": model.name, "part": passage.places[0].part, "criterion": criterion, "min_similarity": min_similarity, "texts": len(found)}
+    return xarray.Dataset(variables, coords, {**attrs, "of": criterion, "near": min_similarity})  # the last two are the names of earlier releases
 
 
 class _Patterns:

@@ -47,7 +47,7 @@ def rank(
         from headwise.analysis.ablation.rank import rank as ranked
         from headwise.models.loading.open_model import open_model
     opened = open_model(model)
-    with counting(f"ranking the heads of {model}") as tell:
+    with counting(f"ranking the heads of {model}") as progress:
         found = ranked(
             opened,
             texts,
@@ -58,7 +58,7 @@ def rank(
             state=state,
             ray=ray,
             seed=seed,
-            tell=lambda done, total: tell("", done, total),
+            progress=lambda _, done, total: progress("", done, total),
         )
     _tell(found, top, csv, png, json)
     return 0

@@ -47,7 +47,7 @@ def roles(
         from headwise.models.loading.open_model import open_model
     opened = open_model(model)
     aligned = [] if reactions is None else read_reactions(opened, reactions)
-    with counting(f"asking the heads of {model}") as tell:
+    with counting(f"asking the heads of {model}") as progress:
         found = found_roles(
             opened,
             role or "all",
@@ -60,7 +60,7 @@ def roles(
             limit=limit,
             margin=margin,
             seed=seed,
-            tell=tell,
+            progress=progress,
         )
     _tell(found, task, csv, png, json)
     return 0

@@ -200,7 +200,13 @@ class Study:
         if self.loss in ("kl", "cosine"):
             return None
         return rank(
-            self.model, self.texts, "gradient", loss=self.loss, part=self.part, seed=self.seed, tell=lambda done, total: self.progress("gradients", done, total)
+            self.model,
+            self.texts,
+            "gradient",
+            loss=self.loss,
+            part=self.part,
+            seed=self.seed,
+            progress=lambda _, done, total: self.progress("gradients", done, total),
         )
 
     @cached_property
@@ -227,7 +233,7 @@ class Study:
             part=self.part,
             limit=ROLE_TEXTS,
             seed=self.seed,
-            tell=lambda role, done, total: self.progress(f"role {role}", done, total),
+            progress=lambda role, done, total: self.progress(f"role {role}", done, total),
         )
 
     def too_few_texts(self, needed: int, quantity: str) -> Card | None:

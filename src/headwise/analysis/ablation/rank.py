@@ -1,6 +1,6 @@
 """`hw.rank`: how much rests on each head."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -14,8 +14,10 @@ from headwise.analysis.ablation.patching import Metric
 from headwise.analysis.ablation.work_units import Plan, Result, Unit, Worker
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Float, Tensor
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError
 from headwise.models.runs.places import Place
+from headwise.progress import ProgressCallback, no_progress, without_stage
 from headwise.storage.environment import arithmetic, environment
 from headwise.storage.fingerprint import Key, key_of
 from headwise.storage.progress_file import ProgressFile
@@ -31,9 +33,9 @@ METHODS = {
     "write": "how much of what all heads of the layer add is this head's; mean over tokens",
     "patch": "how much of the way from the corrupt to the clean prompt's answer this head alone leads",
 }
-Tell = Callable[[int, int], None]  # units done, and units in all
 
 
+@renamed_parameters(tell=("progress", without_stage))
 def rank(
     model: "Model",
     texts: Any,
@@ -46,7 +48,7 @@ def rank(
     state: str | Path | None = None,
     ray: str | None = None,
     seed: int = 0,
-    tell: Tell = lambda done, total: None,
+    progress: ProgressCallback = no_progress,
 ) -> "xarray.Dataset":
     """Rank heads by how much rests on them.
 
@@ -64,7 +66,7 @@ def rank(
             changed since: model, texts, any argument, versions, number of threads.
         ray: address of a Ray cluster over which the work is spread; "local" starts one.
         seed: of what is drawn at random.
-        tell: told of the progress.
+        progress: called as (stage, done, total) while it works.
 
     Returns:
         A Dataset over (layer, head): `effect` with `low` and `high` (95 %, bootstrap over texts; NaN for one text), `importance`, by which heads are
@@ -91,11 +93,11 @@ def rank(
     progress_file = ProgressFile(None if state is None else Path(state), {} if state is None else _key(model, found, plan, ray), "ranking")
     done = {unit: Result(**progress_file.done[_name(unit)]) for unit in units if _name(unit) in progress_file.done}
     numbers = count(len(done) + 1)
-    tell(len(done), len(units))
+    progress("ranking heads", len(done), len(units))
     for unit, result in _work(worker, model, [unit for unit in units if unit not in done], ray):
         done[unit] = result
         progress_file.add(_name(unit), asdict(result))
-        tell(next(numbers), len(units))
+        progress("ranking heads", next(numbers), len(units))
     return _dataset(model, places, plan, done, len(found))
 
 

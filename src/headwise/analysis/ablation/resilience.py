@@ -10,7 +10,7 @@ unchanged pass in all direct effects, in `total` it is as it comes.
 References: McGrath et al. 2023, "The Hydra Effect"; Rushing and Nanda 2024 on self-repair; Michel et al. 2019, figure 2 on curves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,10 @@ from headwise.analysis.ablation.partial_forward import replace_z
 from headwise.analysis.ablation.rank import rank
 from headwise.analysis.intervals import Interval, bootstrap
 from headwise.axes import Bool, Float, Int, Tensor
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, WritesRefused
 from headwise.models.layout import w_o_by_head
+from headwise.progress import ProgressCallback, no_progress, without_stage
 
 if TYPE_CHECKING:
     import xarray
@@ -53,6 +55,7 @@ class SelfRepair:
     tokens: int
 
 
+@renamed_parameters(tell=("progress", without_stage))
 def resilience(
     model: "Model",
     texts: Any,
@@ -63,7 +66,7 @@ def resilience(
     draws: int = DRAWS,
     part: str | None = None,
     seed: int = 0,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    progress: ProgressCallback = no_progress,
 ) -> "xarray.Dataset":
     """Silence heads one by one, and many at once.
 
@@ -76,7 +79,7 @@ def resilience(
         draws: orders at random.
         part: which attention of the model, where it has several.
         seed: of what is drawn at random.
-        tell: told of the progress.
+        progress: called as (stage, done, total) while it works.
 
     Returns:
         A Dataset. By order ("best first", "worst first", "random") and share: `loss` with `loss_low`, `loss_high` (over texts; for "random" over orders).
@@ -106,7 +109,7 @@ def resilience(
             repairs += [] if refusal else [self_repair(passage)]
         except WritesRefused as error:
             refusal = str(error)
-        tell(number + 1, len(found))
+        progress("ablating heads", number + 1, len(found))
     dataset = _curve(torch.stack(curves), torch.tensor(tokens), shares, seed, draws)
     dataset = dataset if refusal else xarray.merge([dataset, _repair(passage, repairs, seed)])
     told = {"model": model.name, "part": passage.places[0].part, "loss": opener.loss, "by": by, "texts": len(found), "refusal": refusal}

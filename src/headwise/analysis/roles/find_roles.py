@@ -1,6 +1,6 @@
 """`hw.roles`: which heads play which roles."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,9 @@ from headwise.analysis.roles.role_dataset import role_dataset
 from headwise.analysis.roles.role_verdict import MARGIN, Verdict, judge
 from headwise.analysis.roles.sentences import read_conllu
 from headwise.analysis.roles.tokenized_text import drawn, longest, special_tokens
+from headwise.deprecation import renamed_parameters
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.progress import ProgressCallback, no_progress
 
 if TYPE_CHECKING:
     import xarray
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from headwise.models.model import Model
     from headwise.models.run import Run
 
-Tell = Callable[[str, int, int], None]  # what, how many of it are done, how many there are
 JOINED = 8  # sentences that are read as one text, for roles that need no grammar
 FEWEST_TEXTS, FEWEST = 8, 40  # texts and questions: a task with less is left out
 
@@ -55,6 +56,7 @@ class RoleResult:
     left_out: Mapping[str, str]
 
 
+@renamed_parameters(tell="progress")
 def roles(
     model: "Model",
     roles: str | Iterable[str] = "all",
@@ -68,7 +70,7 @@ def roles(
     limit: int = 400,
     margin: float = MARGIN,
     seed: int = 0,
-    tell: Tell = lambda what, done, total: None,
+    progress: ProgressCallback = no_progress,
 ) -> "xarray.Dataset":
     """Find out which heads play which roles.
 
@@ -88,7 +90,7 @@ def roles(
         limit: texts for each role, at most.
         margin: by how much a head must beat the baseline.
         seed: of what is drawn at random.
-        tell: told of the progress.
+        progress: called as (stage, done, total) while it works.
 
     Returns:
         A Dataset. By task, layer and head: `score`, `low`, `high`, and `gain` over the baseline with `gain_low`, `gain_high`. By task: `found`,
@@ -118,7 +120,7 @@ def roles(
     parts = {name: _part(probe, known()[name], part) for name in asked}
     ahead = {where: _sees_ahead(probe, where) for where in set(parts.values())}
     casts = [RoleQuery(name, parts[name], replace(corpus, relations=relations, ahead=ahead[parts[name]])) for name, relations in asked.items()]
-    played = _played(model, casts, margin, tell)
+    played = _played(model, casts, margin, progress)
     scenes = []
     for name, relations in asked.items():
         scene = played[name]
@@ -178,7 +180,7 @@ def _sees_ahead(probe: "Run", part: str) -> bool:
     return any(bool((layer_weights(probe, layer, part).triu(1) > 0).any()) for layer in range(layers))
 
 
-def _played(model: "Model", casts: Sequence[RoleQuery], margin: float, tell: Tell) -> dict[str, RoleResult]:
+def _played(model: "Model", casts: Sequence[RoleQuery], margin: float, progress: ProgressCallback) -> dict[str, RoleResult]:
     """Ask, and judge what was asked often enough. Roles that read the same are asked in the same passes."""
     scenes: dict[str, RoleResult] = {}
     together: dict[Any, list[tuple[RoleQuery, Asking, Sequence[Reading]]]] = {}
@@ -194,7 +196,7 @@ def _played(model: "Model", casts: Sequence[RoleQuery], margin: float, tell: Tel
     done, total = count(1), sum(len(members[0][2]) for members in together.values())
     for (_, part), members in together.items():
         names = ", ".join(cast.name for cast, *_ in members)
-        found = gather(model, members[0][2], [asking for _, asking, _ in members], part, lambda names=names: tell(names, next(done), total))
+        found = gather(model, members[0][2], [asking for _, asking, _ in members], part, lambda names=names: progress(names, next(done), total))
         scenes |= {cast.name: _scene(cast, found[cast.name], margin) for cast, *_ in members}
     return scenes
 

@@ -32,7 +32,7 @@ def run(study: "Study") -> Card:
             part=study.part,
             limit=CHOSEN_ON,
             seed=study.seed,
-            tell=lambda role, done, total: study.progress("looking for induction", done, total),
+            progress=lambda role, done, total: study.progress("looking for induction", done, total),
         )
     except ArgumentError as error:  # too few different tokens, or no room to repeat them
         return Card("inconclusive", f"Random text that repeats could not be read: {error}")

@@ -106,7 +106,7 @@ def _long_range(study: "Study") -> Specialty:
         return Specialty(LONG, (), 0, MARGIN, f"of {FEWEST_TEXTS} texts with over {least} tokens that are needed {len(long)} are there")
     tell = study.progress
     return _kind(
-        roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, tell=lambda what, done, total: tell(f"role {what}", done, total)), LONG
+        roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, progress=lambda what, done, total: tell(f"role {what}", done, total)), LONG
     )
 
 

@@ -25,7 +25,7 @@ def score_roles(model: "Model", progress: ProgressCallback, limit: int = TEXTS, 
         limit: texts for each role.
         only: test this role alone; all when None.
     """
-    found = roles(model, only or "all", limit=limit, tell=progress)
+    found = roles(model, only or "all", limit=limit, progress=progress)
     tasks = found.task.values.tolist()
     scores = [
         {
