@@ -21,7 +21,7 @@ SIGNS = {"works": ("works", "green"), "absent": ("absent", "yellow"), "broken": 
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnostic:
     """One thing that was looked at.
 
     Attributes:
@@ -51,12 +51,12 @@ def doctor(json: Json = False) -> int:
     return 0 if well else 1
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Diagnostic]:
     """Python and every requirement of headwise, as its own metadata states them: needed ones first, then those of the extras."""
     try:
         stated = [Requirement(line) for line in metadata.requires("headwise") or ()]
     except metadata.PackageNotFoundError:
-        yield Finding("package", "headwise", "broken", f"{__version__}, run from sources that were not installed", "Run `make setup` or `pip install -e .`.")
+        yield Diagnostic("package", "headwise", "broken", f"{__version__}, run from sources that were not installed", "Run `make setup` or `pip install -e .`.")
         return
     pythons = SpecifierSet(metadata.metadata("headwise")["Requires-Python"])
     yield _judged("python", platform.python_version(), pythons, f"Install Python {pythons}.")
@@ -66,19 +66,19 @@ def _packages() -> Iterator[Finding]:
             yield _package(requirement.name, requirement.specifier, extra)
 
 
-def _package(name: str, allowed: SpecifierSet, extra: str | None) -> Finding:
+def _package(name: str, allowed: SpecifierSet, extra: str | None) -> Diagnostic:
     install = f"pip install 'headwise[{extra}]'" if extra else f"pip install '{name}{allowed}'"
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding("package", name, "absent" if extra else "broken", f"not installed ({allowed}).", f"Run `{install}`.")
+        return Diagnostic("package", name, "absent" if extra else "broken", f"not installed ({allowed}).", f"Run `{install}`.")
     return _judged(name, found, allowed, f"Run `{install}`.")
 
 
-def _judged(name: str, found: str, allowed: SpecifierSet, fix: str) -> Finding:
+def _judged(name: str, found: str, allowed: SpecifierSet, fix: str) -> Diagnostic:
     if allowed.contains(found, prereleases=True):
-        return Finding("package", name, "works", f"{found} ({allowed})" if allowed else found)
-    return Finding("package", name, "broken", f"{found} is outside {allowed}", fix)
+        return Diagnostic("package", name, "works", f"{found} ({allowed})" if allowed else found)
+    return Diagnostic("package", name, "broken", f"{found} is outside {allowed}", fix)
 
 
 def _extra(marker: Marker | None) -> str | None:
@@ -86,7 +86,7 @@ def _extra(marker: Marker | None) -> str | None:
     return str(marker).split('"')[1] if marker is not None else None
 
 
-def _backends() -> Iterator[Finding]:
+def _backends() -> Iterator[Diagnostic]:
     """Each kernel computes one small masked attention, to be compared with the reference."""
     import torch
 
@@ -102,29 +102,29 @@ def _backends() -> Iterator[Finding]:
             got = attend(query, key, value, causal=True, statistics="all", backend=name)
         except EnvironmentVariableError as error:
             detail, _, fix = str(error).partition(". ")
-            yield Finding("backend", name, "broken", detail, fix)
+            yield Diagnostic("backend", name, "broken", detail, fix)
             continue
         except BackendError as error:
-            yield Finding("backend", name, "absent", str(error), "The other backends do its work.")
+            yield Diagnostic("backend", name, "absent", str(error), "The other backends do its work.")
             continue
         off = float((got.output - right.output).abs().max())
         detail = f"differs from the reference by {off:.1e}"
         if off < 1e-5:
-            yield Finding("backend", name, "works", detail)
+            yield Diagnostic("backend", name, "works", detail)
         else:
-            yield Finding("backend", name, "broken", detail, "Report this, with your processor and versions.")
+            yield Diagnostic("backend", name, "broken", detail, "Report this, with your processor and versions.")
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Diagnostic]:
     import torch
 
-    yield Finding("machine", "threads", "works", f"torch uses {torch.get_num_threads()} of {os.cpu_count()}")
+    yield Diagnostic("machine", "threads", "works", f"torch uses {torch.get_num_threads()} of {os.cpu_count()}")
     devices = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *(["mps"] if torch.backends.mps.is_available() else [])]
-    yield Finding("machine", "devices", "works", ", ".join(devices))
+    yield Diagnostic("machine", "devices", "works", ", ".join(devices))
     yield _cache()
 
 
-def _cache() -> Finding:
+def _cache() -> Diagnostic:
     """A file is really written there."""
     from headwise.storage.cache import cache_folder
 
@@ -132,28 +132,28 @@ def _cache() -> Finding:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
-            return Finding("machine", "cache", "works", f"{folder}, writable")
+            return Diagnostic("machine", "cache", "works", f"{folder}, writable")
     except OSError as error:
-        return Finding("machine", "cache", "broken", f"{folder}: {error.strerror}", "Set HEADWISE_CACHE to a folder that can be written.")
+        return Diagnostic("machine", "cache", "broken", f"{folder}: {error.strerror}", "Set HEADWISE_CACHE to a folder that can be written.")
 
 
-def _demos() -> Iterator[Finding]:
+def _demos() -> Iterator[Diagnostic]:
     from headwise.errors import MissingPackage
     from headwise.models.loading.demo import PACKAGES, package
 
     for name in PACKAGES:
         try:
-            yield Finding("demo", f"demo:{name}", "works", f"installed: {package(name).name}")
+            yield Diagnostic("demo", f"demo:{name}", "works", f"installed: {package(name).name}")
         except MissingPackage as error:
             said, _, fix = str(error).partition(". ")
-            yield Finding("demo", f"demo:{name}", "absent", said, fix)
+            yield Diagnostic("demo", f"demo:{name}", "absent", said, fix)
 
 
 def _verdict(well: bool) -> Text:
     return Text("all that headwise needs works", "bold green") if well else Text("something that headwise needs is broken", "bold red")
 
 
-def _table(findings: list[Finding]) -> Table:
+def _table(findings: list[Diagnostic]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("about", "name", "state", "what was found, and what to do"):
         table.add_column(column, overflow="fold")
