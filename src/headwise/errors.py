@@ -37,6 +37,10 @@ class CheckpointError(ModelError, ValueError):
     """The files of a checkpoint are missing, corrupt, of an unsupported format, or do not fit its configuration."""
 
 
+class UnsupportedAdapter(CheckpointError):
+    """A LoRA adapter that cannot be read from its files alone: only peft can merge it."""
+
+
 class UnseenAttention(ModelError):
     """The model computes attention that headwise could not capture."""
 

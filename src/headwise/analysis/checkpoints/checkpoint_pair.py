@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.analysis.checkpoints.parameter_source import ADAPTER, Adapted, InMemory, NotPlain, OnDisk, Weights, adapter_config, merged
-from headwise.errors import ArgumentError, ArgumentTypeError, ModelError
+from headwise.analysis.checkpoints.parameter_source import ADAPTER, Adapted, InMemory, OnDisk, Weights, adapter_config, merged
+from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, UnsupportedAdapter
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.derived_model import derive_model
 from headwise.models.loading.demo import demo
@@ -68,7 +68,7 @@ def tuned_of(given: Any, base: Checkpoint, inputs: Any = None) -> Checkpoint:
         adapter_config(folder)
         try:
             return Checkpoint(str(given), given, base.head_map, Adapted(base.weights, folder), folder)
-        except NotPlain:
+        except UnsupportedAdapter:
             hf = merged(opened(base).hf, folder)
             return Checkpoint(str(given), given, HeadMap(open_model(hf), inputs), InMemory(hf), folder)
     at = None if isinstance(given, Model | nn.Module) or folder is None else _folder(given)

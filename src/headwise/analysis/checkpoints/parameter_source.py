@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch import nn
 
 from headwise.axes import Tensor
-from headwise.errors import CheckpointError, MissingPackage
+from headwise.errors import CheckpointError, MissingPackage, UnsupportedAdapter
 from headwise.interventions.tensor_names import candidates
 from headwise.models.loading.checkpoint_files import check_files
 
@@ -82,7 +82,7 @@ class Adapted:
         unknown = [name for name in self.tensors if not name.endswith((".lora_A.weight", ".lora_B.weight"))]
         if unknown or self.config.get("peft_type") not in PLAIN or self.config.get("use_dora"):
             what = unknown[0] if unknown else f"{self.config.get('peft_type')}{' with DoRA' if self.config.get('use_dora') else ''}"
-            raise NotPlain(f"an adapter must be plain LoRA to be read without its model, got {what} in {str(folder)!r}.")
+            raise UnsupportedAdapter(f"an adapter must be plain LoRA to be read without its model, got {what} in {str(folder)!r}.")
 
     def get(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
         whole = self.base.get(name, shape)
@@ -96,10 +96,6 @@ class Adapted:
     def _scaling(self, module: str, rank: int) -> float:
         alpha = _pattern(self.config.get("alpha_pattern") or {}, module, self.config["lora_alpha"])
         return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
-
-
-class NotPlain(CheckpointError):
-    """An adapter that only peft can merge."""
 
 
 def adapter_config(folder: Path) -> Any:
