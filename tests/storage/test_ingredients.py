@@ -316,9 +316,9 @@ def sweep(module: object, train: str, small: object) -> tuple[Callable[[], Simpl
 
 FEW = {"seeds": (0,), "steps": 1}
 SWEEPS = {
-    "repeats": sweep(repeats, "train", repeats.Settings(**FEW)),
-    "two_patterns": sweep(two_patterns, "train", two_patterns.Settings(**FEW)),
-    "more_heads": sweep(more_heads, "one", more_heads.Settings(heads=(1,), **FEW)),
+    "repeats": sweep(repeats, "train", repeats.RepeatsSettings(**FEW)),
+    "two_patterns": sweep(two_patterns, "train", two_patterns.TwoPatternsSettings(**FEW)),
+    "more_heads": sweep(more_heads, "one", more_heads.MoreHeadsSettings(heads=(1,), **FEW)),
 }
 TRAININGS = {**OF_THE_PLACE, **OF_ARITHMETIC, "rate": setting("rate", 1e-4), "seeds": setting("seeds", (0, 1)), "steps": setting("steps", 2)}
 
