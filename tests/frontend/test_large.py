@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headwise.server.embedded.saved_page import page as whole
-from headwise.server.payloads.array_pack import pack
+from headwise.server.payloads.tensor_payload import to_safetensors
 from tests.frontend.look import settled
 
 FRAME = 1 / 60
@@ -23,7 +23,7 @@ def told(found: object) -> dict:
 
 
 def packed(arrays: dict, **header) -> dict:
-    return answer(pack(arrays, header), "application/octet-stream")
+    return answer(to_safetensors(arrays, header), "application/octet-stream")
 
 
 def made_up(layers: int, heads: int, tokens: int) -> dict:

@@ -11,7 +11,7 @@ import torch
 
 import headwise as hw
 from headwise.server.embedded.saved_page import five_moves_html
-from headwise.server.payloads.array_pack import unpack
+from headwise.server.payloads.tensor_payload import from_safetensors
 from tests.server import models
 
 
@@ -39,7 +39,7 @@ def test_a_run_s_file_answers_what_the_server_would(model, tmp_path):
     assert told["text"] == models.TEXT and told["id"] == "file" and told["parts"][0]["recorded_level"] == 4 == told["parts"][0]["top_level"]
     state = json.loads(answers["GET /api/state"][2])
     assert state["can"] == [] and not state["may_write"] and state["models"][0]["state"] == "ready" and state["texts"][0]["text"] == models.TEXT
-    grid = unpack(answers["GET /api/runs/file/grid"][2])["arrays"]
+    grid = from_safetensors(answers["GET /api/runs/file/grid"][2])["arrays"]
     np.testing.assert_allclose(grid["entropy"], run.statistics.entropy.mean(("batch", "query")).values, rtol=1e-6)
     proof = json.loads(answers["GET /api/runs/file/proof"][2])
     assert {one["name"]: one["residual"] for one in proof["verdicts"]}["weights"] == run.proof.verdicts["weights"].residual
@@ -47,12 +47,12 @@ def test_a_run_s_file_answers_what_the_server_would(model, tmp_path):
         for head in range(6):
             right = run.weights(layer, head).numpy()
             hidden = np.triu(np.ones((11, 11), bool), 1)
-            weights = unpack(answers[f"GET /api/runs/file/weights/{layer}/{head}"][2])["arrays"]["weights"]
+            weights = from_safetensors(answers[f"GET /api/runs/file/weights/{layer}/{head}"][2])["arrays"]["weights"]
             np.testing.assert_array_equal(weights, np.where(hidden, -1, right))
-            tile = unpack(answers[f"GET /api/runs/file/tiles/{layer}/{head}/4/0/0"][2])
+            tile = from_safetensors(answers[f"GET /api/runs/file/tiles/{layer}/{head}/4/0/0"][2])
             assert tile["encoding"] == "sqrt8" and (tile["arrays"]["tile"][hidden] == 0).all()
             np.testing.assert_allclose(((tile["arrays"]["tile"][~hidden].astype(float) - 1) / 253) ** 2, right[~hidden], atol=1 / 240)
-            numbers = unpack(answers[f"GET /api/runs/file/heads/{layer}/{head}"][2])["arrays"]
+            numbers = from_safetensors(answers[f"GET /api/runs/file/heads/{layer}/{head}"][2])["arrays"]
             np.testing.assert_allclose(numbers["entropy"], run.statistics.entropy.sel(layer=layer, head=head).values[0], rtol=2e-4, atol=1e-6)
             np.testing.assert_array_equal(numbers["peak"], run.statistics.peak.sel(layer=layer, head=head).values[0])
 
@@ -79,7 +79,7 @@ def test_a_long_text_s_maps_are_small_enough(model, tmp_path):
     _, answers = recorded(tmp_path / "run.html")
     part = json.loads(answers["POST /api/runs"][2])["parts"][0]
     assert part["recorded_level"] == 7 < part["top_level"] == 9
-    assert unpack(answers["GET /api/runs/file/tiles/0/0/7/0/0"][2])["arrays"]["tile"].shape == (128, 128)
+    assert from_safetensors(answers["GET /api/runs/file/tiles/0/0/7/0/0"][2])["arrays"]["tile"].shape == (128, 128)
     assert "GET /api/runs/file/weights/0/0" not in answers and (tmp_path / "run.html").stat().st_size < 3e6
 
 

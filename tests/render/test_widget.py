@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.server.payloads.array_pack import unpack
+from headwise.server.payloads.tensor_payload import from_safetensors
 from tests.server import models
 
 pytest.importorskip("anywidget", reason="anywidget is not installed: pip install 'headwise[notebook]'")
@@ -56,7 +56,7 @@ def test_a_run_is_shown_with_its_own_numbers(model):
         answer, told = front.ask("POST", "/api/runs", {"session": widget.session, "model": state["models"][0]["id"], "text": models.TEXT})
         assert answer["status"] == 200 and told["id"] == "r-first"
         _, data = front.ask("GET", "/api/runs/r-first/weights/2/1")
-        assert unpack(data)["arrays"]["weights"][10].tolist() == run.weights(2, 1)[10].tolist()
+        assert from_safetensors(data)["arrays"]["weights"][10].tolist() == run.weights(2, 1)[10].tolist()
         front.ask("POST", "/api/jobs", {"session": widget.session, "kind": "importance", "run": told["id"]})
         content, _ = front.wait(lambda content: content.get("event") == "job" and content["data"]["state"] == "done")
         assert content["data"]["kind"] == "importance"

@@ -38,11 +38,11 @@ class Page:
         return answer.json()
 
     def arrays(self, path: str) -> dict[str, Any]:
-        from headwise.server.payloads.array_pack import unpack
+        from headwise.server.payloads.tensor_payload import from_safetensors
 
         answer = self.get(path)
         assert answer.status_code == 200, answer.text
-        return unpack(answer.content)
+        return from_safetensors(answer.content)
 
     def finished(self, job: str, seconds: float = 60) -> dict[str, Any]:
         """A job's end."""

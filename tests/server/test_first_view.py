@@ -17,8 +17,8 @@ import pytest
 
 from headwise.cli.app import main
 from headwise.errors import CheckpointError
-from headwise.server.payloads.array_pack import pack, unpack
 from headwise.server.payloads.sample_texts import TEXTS
+from headwise.server.payloads.tensor_payload import from_safetensors, to_safetensors
 from headwise.server.state import first_view_cache as first_views
 from headwise.server.state import model_library as library
 from headwise.storage import environment
@@ -114,10 +114,10 @@ def test_numbers_that_are_not_the_model_s_are_withdrawn(folder, gate, what):
         wrong = {name: values + (name == "entropy") * np.float32(0.01) for name, values in found.arrays["grid"].items()}
         changed = replace(found, arrays={**found.arrays, "grid": wrong})
     else:
-        header = unpack(found.thumbnails)
+        header = from_safetensors(found.thumbnails)
         mass = header.pop("arrays")["mass"].copy()
         mass[1, 2, 5, 3] = 200 if mass[1, 2, 5, 3] < 100 else 20
-        changed = replace(found, thumbnails=pack({"mass": mass}, header))
+        changed = replace(found, thumbnails=to_safetensors({"mass": mass}, header))
     first_views.store(str(folder), Origin(folder, stamps(folder)), changed)
     gate.clear()
     with serving(models=[str(folder)]) as page:

@@ -3,7 +3,7 @@
 import threading
 
 from headwise.server.embedded.in_process import in_process_server
-from headwise.server.payloads.array_pack import unpack
+from headwise.server.payloads.tensor_payload import from_safetensors
 from tests.server.models import TEXT
 
 
@@ -22,7 +22,7 @@ def test_asked_in_the_same_process_it_answers_the_same(opened):
         run = server.request("POST", "/api/runs", {"session": session, "model": "llama", "text": TEXT}).data
         found = server.request("GET", f"/api/runs/{run['id']}/weights/0/0?rows=3:4")
         assert (found.status, found.type) == (200, "application/octet-stream")
-        assert unpack(found.body)["arrays"]["weights"].tolist()[0][:4] == opened["llama"].run(TEXT).weights(0, 0)[3, :4].tolist()
+        assert from_safetensors(found.body)["arrays"]["weights"].tolist()[0][:4] == opened["llama"].run(TEXT).weights(0, 0)[3, :4].tolist()
         assert server.request("GET", "/api/nothing").status == 404
         answers = []
         got = threading.Event()

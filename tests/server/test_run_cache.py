@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headwise.server.payloads.array_pack import pack, unpack
+from headwise.server.payloads.tensor_payload import from_safetensors, to_safetensors
 from headwise.server.state.run_cache import RESPONSE_BYTES, CachedRun, RunCache
 
 
@@ -102,11 +102,14 @@ def test_answers_kept_ready_have_a_limit():
 
 def test_only_what_the_page_can_read_is_packed():
     import numpy as np
+    from safetensors.numpy import save
 
     with pytest.raises(TypeError, match="a must be one of float32, float16, uint8, int32, got int64."):
-        pack({"a": np.arange(3)}, {})
-    with pytest.raises(ValueError, match="data must begin with b'HWB1', got b'nons'."):
-        unpack(b"nonsense")
-    packed = pack({"a": np.uint8([1, 2, 3]), "b": np.zeros((0, 4), np.float32), "c": np.float32([[np.nan]])}, {"text": "ü"})
-    found = unpack(packed)
+        to_safetensors({"a": np.arange(3)}, {})
+    with pytest.raises(ValueError, match="This is not a response of headwise in safetensors"):
+        from_safetensors(b"nonsense")
+    with pytest.raises(ValueError, match="This is not a response of headwise in safetensors"):
+        from_safetensors(save({"a": np.zeros(3, np.float32)}))
+    packed = to_safetensors({"a": np.uint8([1, 2, 3]), "b": np.zeros((0, 4), np.float32), "c": np.float32([[np.nan]])}, {"text": "ü"})
+    found = from_safetensors(packed)
     assert found["text"] == "ü" and found["arrays"]["a"].tolist() == [1, 2, 3] and found["arrays"]["b"].shape == (0, 4) and np.isnan(found["arrays"]["c"]).all()

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from headwise.errors import HeadwiseError, RequestError, WritesRefused
-from headwise.server.payloads.array_pack import pack
 from headwise.server.payloads.json_data import to_json
+from headwise.server.payloads.tensor_payload import to_safetensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def json_response(data: object, status: int = 200) -> JSONResponse:
 
 def array_response(arrays: "Mapping[str, np.ndarray]", **header: object) -> Response:
     """Arrays in one binary response, with a JSON header."""
-    return Response(pack(arrays, {name: to_json(value) for name, value in header.items()}), media_type=BINARY, headers=CACHED)
+    return Response(to_safetensors(arrays, {name: to_json(value) for name, value in header.items()}), media_type=BINARY, headers=CACHED)
 
 
 def error_response(error: HeadwiseError) -> JSONResponse:

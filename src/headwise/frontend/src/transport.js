@@ -83,25 +83,25 @@ export async function ask(transport, method, path, body) {
   const json = answer.type.startsWith("application/json");
   if (answer.status >= 200 && answer.status < 300) {
     if (answer.status === 204 || !answer.buffer.byteLength) return null;
-    return json ? JSON.parse(new TextDecoder().decode(answer.buffer)) : unpacked(answer.buffer);
+    return json ? JSON.parse(new TextDecoder().decode(answer.buffer)) : readSafetensors(answer.buffer);
   }
   const told = json ? JSON.parse(new TextDecoder().decode(answer.buffer)).error : {};
   throw new Failure(answer.status, told?.kind ?? "Unknown", told?.message ?? `The server answered ${answer.status}.`);
 }
 
-const ARRAYS = { float32: Float32Array, float16: Uint16Array, uint8: Uint8Array, int32: Int32Array };
+const ARRAYS = { F32: Float32Array, F16: Uint16Array, U8: Uint8Array, I32: Int32Array }; // float16: its raw bits
 
-/** Arrays by name, each {data, shape, dtype}, and what the header tells besides. */
-export function unpacked(buffer) {
-  const magic = String.fromCharCode(...new Uint8Array(buffer, 0, 4));
-  if (magic !== "HWB1") throw new Failure(0, "Format", "The answer is not in the form that this page reads. Reload the page.");
-  const length = new DataView(buffer).getUint32(4, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
-  for (const one of Object.values(header.arrays)) {
-    const count = one.shape.reduce((product, side) => product * side, 1);
-    one.data = new ARRAYS[one.dtype](buffer, one.offset, count);
+/** Read safetensors: arrays by name, each {data, shape, dtype}, beside the fields of the header that headwise writes into the metadata. */
+export function readSafetensors(buffer) {
+  const length = buffer.byteLength < 8 ? Infinity : Number(new DataView(buffer).getBigUint64(0, true));
+  if (8 + length > buffer.byteLength) throw new Failure(0, "Format", "The response is not in the format that this page reads. Reload the page.");
+  const { __metadata__: metadata, ...tensors } = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
+  const arrays = {};
+  for (const [name, { dtype, shape, data_offsets: [start, stop] }] of Object.entries(tensors)) {
+    const Numbers = ARRAYS[dtype];
+    arrays[name] = { dtype, shape, data: new Numbers(buffer, 8 + length + start, (stop - start) / Numbers.BYTES_PER_ELEMENT) };
   }
-  return header;
+  return { ...JSON.parse(metadata.header), arrays };
 }
 
 /** A float16 from its bits. */

@@ -12,7 +12,7 @@ import numpy as np
 from headwise.errors import ModelError
 from headwise.server.app import frontend_folder
 from headwise.server.embedded.in_process import InProcessServer, Reply
-from headwise.server.payloads.array_pack import pack, unpack
+from headwise.server.payloads.tensor_payload import from_safetensors, to_safetensors
 from headwise.server.state.app_state import ServerSettings
 from headwise.server.state.run_cache import CachedRun
 from headwise.storage.atomic_write import write_atomically
@@ -147,9 +147,9 @@ def _level(parts: list[dict[str, Any]], top: int) -> int:
 
 def _shortened(reply: Reply) -> Reply:
     """Per-token numbers rounded to fewer digits, which compress better."""
-    found = unpack(reply.body)
+    found = from_safetensors(reply.body)
     arrays = {name: _rounded(x) if x.dtype.kind == "f" else x for name, x in found.pop("arrays").items() if name in STATISTICS}
-    return Reply(reply.status, reply.type, pack(arrays, found))
+    return Reply(reply.status, reply.type, to_safetensors(arrays, found))
 
 
 def _rounded(x: np.ndarray) -> np.ndarray:
@@ -165,9 +165,9 @@ def _encoded(reply: Reply) -> Reply:
 
     from headwise.server.payloads.weight_maps import encode
 
-    found = unpack(reply.body)
+    found = from_safetensors(reply.body)
     tile = encode(torch.from_numpy(found.pop("arrays")["tile"].astype(np.float32)))
-    return Reply(reply.status, reply.type, pack({"tile": tile}, {**found, "encoding": "sqrt8"}))
+    return Reply(reply.status, reply.type, to_safetensors({"tile": tile}, {**found, "encoding": "sqrt8"}))
 
 
 def _state(server: InProcessServer, text: str | None = None) -> tuple[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from headwise.attention.mask import VisibleKeys, visible_keys
 from headwise.attention.weights import pooled_weights
 from headwise.axes import Bool, Float, Int, Tensor
 from headwise.models.runs.map_tiles import levels, tile_area
-from headwise.server.payloads.array_pack import pack
+from headwise.server.payloads.tensor_payload import to_safetensors
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
@@ -59,7 +59,7 @@ def thumbnails(run: "Run", part: str, layers: slice, size: int) -> bytes:
     maps = [encode(block_masses(run, place, size)) for place in places]
     heads = max(len(x) for x in maps)
     filled = [np.concatenate([x, np.zeros((heads - len(x), *x.shape[1:]), np.uint8)]) for x in maps]
-    return pack({"mass": np.stack(filled)}, {"part": part, "first": layers.start, "cell": cell_size(places[0], size), "encoding": "sqrt8"})
+    return to_safetensors({"mass": np.stack(filled)}, {"part": part, "first": layers.start, "cell": cell_size(places[0], size), "encoding": "sqrt8"})
 
 
 def cell_size(place: "Place", size: int) -> int:

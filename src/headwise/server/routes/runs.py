@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headwise.errors import RequestError
-from headwise.server.payloads.array_pack import pack
 from headwise.server.payloads.sample_texts import THUMBNAIL
+from headwise.server.payloads.tensor_payload import to_safetensors
 from headwise.server.responses import BINARY, CACHED, array_response, choice_parameter, integer_parameter, json_response, read_body
 from headwise.server.state.app_state import AppState
 from headwise.server.state.first_view import head_means, show_first_view, store_first_view
@@ -197,7 +197,7 @@ def _tile(cached: CachedRun, place: "Place", head: int, position: tuple[int, int
     from headwise.server.payloads.weight_maps import tile, top_level
 
     found = tile(cached.run, place, head, position, pool)
-    return pack({"tile": found.to(torch.float16).numpy()}, {"cell": 1 << (top_level(place) - position[0]), "encoding": "float16"})
+    return to_safetensors({"tile": found.to(torch.float16).numpy()}, {"cell": 1 << (top_level(place) - position[0]), "encoding": "float16"})
 
 
 def _image(cached: CachedRun, place: "Place", head: int, position: tuple[int, int, int], pool: str, colours: tuple[str, str]) -> bytes:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwise.errors import ModelError
-from headwise.server.payloads.array_pack import pack, unpack
 from headwise.server.payloads.json_data import to_json
+from headwise.server.payloads.tensor_payload import from_safetensors, to_safetensors
 from headwise.storage.cache import DIGITS, Cache
 from headwise.storage.environment import environment, likely_threads
 from headwise.storage.file_stamps import Stamp, stamps
@@ -53,7 +53,7 @@ class FirstView:
 
     def agrees(self, arrays: Mapping[str, Arrays], thumbnails: bytes) -> bool:
         """Whether the model's own numbers and thumbnails are these."""
-        stored, now = (unpack(response)["arrays"]["mass"].astype(int) for response in (self.thumbnails, thumbnails))
+        stored, now = (from_safetensors(response)["arrays"]["mass"].astype(int) for response in (self.thumbnails, thumbnails))
         maps = stored.shape == now.shape and bool(((stored == 0) == (now == 0)).all()) and bool((abs(stored - now) <= CODE_TOLERANCE).all())
         return maps and all(
             name in arrays and arrays[name].keys() == stored.keys() and all(_close(stored[one], arrays[name][one]) for one in stored)
@@ -68,7 +68,7 @@ def load(source: str) -> FirstView | None:
         if stored is None or stored.key != _key(Path(stored.value["folder"]), None):
             return None
         data = stored.value
-        arrays = {name: unpack(base64.b64decode(packed))["arrays"] for name, packed in data["arrays"].items()}
+        arrays = {name: from_safetensors(base64.b64decode(packed))["arrays"] for name, packed in data["arrays"].items()}
         return FirstView(data["model"], data["text"], data["facts"], data["part"], arrays, base64.b64decode(data["thumbnails"]))
     except (OSError, ValueError, KeyError, TypeError):  # it is made again
         return None
@@ -82,7 +82,7 @@ def store(source: str, origin: "Origin", view: FirstView) -> None:
         "text": view.text,
         "facts": to_json(view.facts),
         "part": view.part,
-        "arrays": {name: base64.b64encode(pack(arrays, {})).decode() for name, arrays in view.arrays.items()},
+        "arrays": {name: base64.b64encode(to_safetensors(arrays, {})).decode() for name, arrays in view.arrays.items()},
         "thumbnails": base64.b64encode(view.thumbnails).decode(),
     }
     if len(json.dumps(data)) > LARGEST:

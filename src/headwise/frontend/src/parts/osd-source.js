@@ -10,9 +10,9 @@ const KEPT = 160;
 /** A tile as codes of 8 bits, whatever it came as. */
 export function tileCodes(header) {
   const { tile } = header.arrays;
-  if (tile.dtype === "uint8") return { data: tile.data, shape: tile.shape };
+  if (tile.dtype === "U8") return { data: tile.data, shape: tile.shape };
   const data = new Uint8Array(tile.data.length);
-  const decode = tile.dtype === "float16" ? halves() : null;
+  const decode = tile.dtype === "F16" ? halves() : null;
   for (let at = 0; at < data.length; at++) data[at] = decode ? decode[tile.data[at]] : codeOf(tile.data[at]);
   return { data, shape: tile.shape };
 }
