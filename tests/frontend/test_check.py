@@ -60,18 +60,18 @@ def test_a_failure_teaches(answered, tiny):
     page = opened(answered, tiny, "check;subject=headwise:attend")
     page.get_by_role("button", name="Check it").click()
     page.wait_for_selector(".failure")
-    assert page.locator(".figures").first.inner_text().split("\n") == ["2", "hold", "1", "falls", "13", "problems held", "1.3 s", "against float64"]
+    assert page.locator(".figures").first.inner_text().split("\n") == ["2", "passed", "1", "failed", "13", "problems passed", "1.3 s", "against float64"]
     card = page.locator(".failure").inner_text()
     for told in (
         "hidden keys do not matter",
         "A hidden key was seen.",
         "B 1 · H 1 · T 1 · S 2 scale=−1.0 in training query [[[[1, −2]]]] With one key less the law holds.",
-        "looks like triangle sits in the other corner",
+        "likely bug: triangle sits in the other corner",
         "pytorch/pytorch#1",
     ):
         assert told in " ".join(card.split())
     assert page.locator(".failure .values .wrong").all_inner_texts() == ["2.5"] and page.locator(".failure .values .right").all_inner_texts() == ["1.5"]
-    assert page.locator(".report .chip.falls").first.inner_text() == "1 of 3 fall"
+    assert page.locator(".report .chip.falls").first.inner_text() == "1 of 3 fail"
     assert not page.locator(".badge").is_visible(), "what holds of a run would stand beside what falls of this"
     assert audited(page) == []
 
@@ -86,7 +86,7 @@ def test_the_kill_matrix_begins_at_its_first_row(page, tiny):
 
 def test_a_row_of_the_kill_matrix_tells_who_caught_it(page, tiny):
     opened(page, tiny, "check;row=swap_blocks")
-    assert page.locator(".told b").inner_text() == "swap blocks" and "heads add up" in page.locator(".told").inner_text()
+    assert page.locator(".details b").inner_text() == "swap blocks" and "heads add up" in page.locator(".details").inner_text()
     page.locator(".kills tr.on button").focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.innerText") != "swap blocks"

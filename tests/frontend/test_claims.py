@@ -168,7 +168,7 @@ def test_cards_are_filtered_by_verdict(shown):
         page.keyboard.press("Enter")
         assert [one.get_attribute("data-claim") for one in page.locator(".card").all()] == [name]
         assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
-    assert "verdict=can't+tell" in page.evaluate("location.hash")
+    assert "verdict=inconclusive" in page.evaluate("location.hash")
     page = shown("claims;verdict=cut")
     assert page.locator(".card").count() == 1 and page.locator(".view-head [aria-pressed=true]").inner_text() == "cut 1"
 
@@ -242,7 +242,7 @@ def test_what_went_wrong_is_told(page, job, tiny):
     page.get_by_role("button", name=re.compile("^Measure all")).click()
     note = page.locator(".work .note.fails")
     note.wait_for()
-    assert note.inner_text() == "The measurement broke off. texts must be given <here>, got none. Pass some."
+    assert note.inner_text() == "The measurement failed. texts must be given <here>, got none. Pass some."
     assert page.get_by_role("button", name=re.compile("^Measure all")).is_enabled()
 
 
@@ -253,7 +253,7 @@ def test_no_more_than_four_works_at_once_is_told(unchecked, tiny):
     opened(page, tiny, "claims")
     page.get_by_role("button", name=f"measure on llama: {all_claims()[QUICK].sentence}").click()
     page.locator(".work .note.fails").wait_for()
-    assert page.locator(".work .note.fails").inner_text() == "The measurement broke off. jobs must be at most 4 at once."
+    assert page.locator(".work .note.fails").inner_text() == "The measurement failed. jobs must be at most 4 at once."
 
 
 def test_progress_stands_in_the_card_that_is_measured(page, job, tiny):
@@ -277,7 +277,7 @@ def test_where_nothing_can_be_measured_what_was_published_is_told(page, tmp_path
     page.goto(f"file://{tmp_path / 'moves.html'}#claims;verdict=cut")
     page.wait_for_selector(".card")
     assert page.locator(".card").count() == page.locator(".card .mark.cited").count() == 4
-    assert "cited, not measured here" in page.locator(".view-head").inner_text() and page.locator("button", has_text="Measure").count() == 0
+    assert "nothing has been measured here" in page.locator(".view-head").inner_text() and page.locator("button", has_text="Measure").count() == 0
     page.locator(".view-head .segmented button").first.click()
     assert page.locator(".card").count() == 11 and audited(page) == []
 

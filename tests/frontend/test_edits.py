@@ -15,7 +15,7 @@ def state(page) -> str:
     return page.evaluate("location.hash")
 
 
-def told(page) -> str:
+def edit_texts(page) -> str:
     return " | ".join(page.locator(".edits li").all_inner_texts())
 
 
@@ -27,7 +27,7 @@ def model(checkpoints):
 def test_a_link_makes_its_edits_and_the_output_shows_them(page, tiny, model):
     opened(page, tiny, f"{MODEL};edits=silence:1.3,scale:0.2:0.5,nonsense,scale:2.1")  # the word of earlier releases
     page.wait_for_selector(".stage [data-effect=mean_kl]")
-    assert told(page) == "L1 H3 silenced | L0 H2 × 0.50"
+    assert edit_texts(page) == "L1 H3 ablated | L0 H2 × 0.50"
     assert state(page).endswith("edits=ablate:1.3,scale:0.2:0.5"), "what makes no sense is left out"
     before, after = (one.run(TEXT).outputs["logits"][0] for one in (model, model.edit([hw.Ablate(1, 3), hw.Scale(0, 2, 0.5)])))
     right, rows = after[-1].softmax(-1), page.locator(".stage .chance").all()
@@ -54,21 +54,21 @@ def test_a_silenced_head_s_writes_are_said_to_be_as_loaded(page, tiny):
 
 def test_edits_outlive_a_reload_and_the_way_back_and_keys_undo_them(page, tiny):
     opened(page, tiny, MODEL)
-    page.get_by_role("button", name="Silence").click()
+    page.get_by_role("button", name="Ablate").click()
     page.wait_for_selector(".edits li")
     wait(page, "location.hash.endsWith('edits=ablate:2.5')")
     page.keyboard.press("2")
     page.wait_for_selector(".edits li")
     page.reload()
     page.wait_for_selector(".edits li", timeout=60_000)
-    assert told(page) == "L2 H5 silenced"
+    assert edit_texts(page) == "L2 H5 ablated"
     page.keyboard.press("Control+z")
     wait(page, "!document.querySelector('.edits li') && !location.hash.includes('edits')")
     page.keyboard.press("Control+Shift+Z")
     wait(page, "document.querySelector('.edits li') && location.hash.includes('edits=ablate:2.5')")
     page.go_back()
     wait(page, "document.querySelector('.gridview') && location.hash.startsWith('#model/2/5')")
-    assert told(page) == "L2 H5 silenced" and "edits=ablate:2.5" in state(page), "the way back undoes no edit"
+    assert edit_texts(page) == "L2 H5 ablated" and "edits=ablate:2.5" in state(page), "the way back undoes no edit"
     page.evaluate(f"location.hash = '#{MODEL};edits=scale:0.1:2'")
     wait(page, "document.querySelector('.edits li').innerText === 'L0 H1 × 2.00'")
 
@@ -76,7 +76,7 @@ def test_edits_outlive_a_reload_and_the_way_back_and_keys_undo_them(page, tiny):
 def test_edits_of_a_part_are_told_apart(page, tiny):
     opened(page, tiny, f"model;model=t5;text={TEXT.replace(' ', '+')};edits=ablate:decoder.cross/1.2")
     page.wait_for_selector(".edits li")
-    assert told(page) == "L1 H2 silenced" and state(page).endswith("edits=ablate:decoder.cross/1.2")
+    assert edit_texts(page) == "L1 H2 ablated" and state(page).endswith("edits=ablate:decoder.cross/1.2")
     page.locator("[aria-label=model]").select_option("llama")
     wait(page, "document.querySelector('.stage [data-probability]') && !document.querySelector('.edits li')")
     assert "model=llama" in state(page) and "edits" not in state(page), "edits are of one model"
@@ -89,8 +89,8 @@ def test_edits_that_cannot_be_made_are_told(page, tiny, browser):
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     other = opened(context.new_page(), tiny, f"{MODEL};edits=ablate:0.1,silence:9.9")
     other.wait_for_selector(".edits .note.fails")
-    assert "got layer 9, head 9" in other.locator(".edits .note.fails").inner_text()
-    assert told(other) == "L0 H1 silenced"
+    assert "no head 9 in layer 9" in other.locator(".edits .note.fails").inner_text()
+    assert edit_texts(other) == "L0 H1 ablated"
     wait(other, "location.hash.endsWith('edits=ablate:0.1')")
     context.close()
 
@@ -117,14 +117,14 @@ def test_what_is_saved_can_be_opened_and_compared(page, tiny):
     page.locator("[aria-label=model]").select_option("silent")
     page.wait_for_selector("[aria-label=model] option:has-text('silent · 3 × 6')", state="attached", timeout=60_000)
     page.wait_for_selector(".blue [data-check='model']", timeout=60_000)
-    assert told(page) == "" and "model=silent" in state(page)
+    assert edit_texts(page) == "" and "model=silent" in state(page)
     page.keyboard.press("5")
     page.locator(".bar select").first.wait_for()
     assert [one.input_value() for one in page.locator(".bar select").all()] == ["llama", "silent"], "the pair that fits is offered"
     page.locator(".bar button", has_text="Compare").click()
     page.wait_for_selector(".three[data-drawn]", timeout=60_000)
     assert page.locator(".compared tbody tr").first.get_attribute("data-row") == "L1 H3"
-    assert page.locator(".rail .quiet").inner_text().startswith("Says nothing any more (gain 0.000")
+    assert page.locator(".rail .quiet").inner_text().startswith("Writes nothing any more (gain 0.000")
     assert page.locator(".rail .plot .verdict-icon").count() == 1 and page.locator(".rail .plot text").all_text_contents().count("0") == 2, (
         "a place left of the scale"
     )

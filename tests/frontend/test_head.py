@@ -154,7 +154,7 @@ def test_an_edit_moves_the_output_and_undo_brings_it_back_exactly(page, tiny, mo
     slider.focus()
     page.keyboard.press("Home")
     wait(page, "document.querySelectorAll('.edits li').length === 1 && document.querySelector('.effect .mark.equal')")
-    assert page.locator(".edits li").inner_text() == "L1 H3 silenced"
+    assert page.locator(".edits li").inner_text() == "L1 H3 ablated"
     edited = probabilities(page)
     assert any(edited[token] != loaded[token] for token in loaded)
     right = model.edit([hw.Ablate(1, 3)]).run(SHORT).outputs["logits"][0, -1].softmax(-1)
@@ -194,9 +194,9 @@ def saved(page, right: torch.Tensor) -> None:
 
 def test_silencing_from_the_grid_marks_the_head(page, tiny):
     opened(page, tiny, f"model/2/5;text={address(SHORT)}")
-    page.get_by_role("button", name="Silence").click()
+    page.get_by_role("button", name="Ablate").click()
     page.wait_for_selector(".edits li")
-    assert page.locator(".edits li").inner_text() == "L2 H5 silenced"
+    assert page.locator(".edits li").inner_text() == "L2 H5 ablated"
     page.get_by_role("button", name="Undo").click()
     wait(page, "document.querySelectorAll('.edits li').length === 0")
 

@@ -24,7 +24,7 @@ def test_a_link_restores_the_grid_as_it_was_asked_for(page, tiny):
     opened(page, tiny, "model/1/3;colour=entropy;order=-write_norm;find=L1-2+kv1;size=L")
     assert page.locator("[data-find]").input_value() == "L1-2 kv1"
     assert page.locator(".chosen-head .title").inner_text() == "L1 H3"
-    assert "6 of 18 pass" in page.locator(".stage").nth(1).inner_text()
+    assert "6 of 18 match" in page.locator(".stage").nth(1).inner_text()
     assert page.locator("[aria-label='size of the heads'] [aria-pressed=true]").inner_text() == "L"
 
 
@@ -114,23 +114,23 @@ def test_words_narrow_down_and_unknown_ones_are_told(page, tiny):
     opened(page, tiny, "model")
     find = page.locator("[data-find]")
     find.fill("H2")
-    assert "3 of 18 pass" in page.locator(".stage").nth(1).inner_text()
+    assert "3 of 18 match" in page.locator(".stage").nth(1).inner_text()
     find.fill("entropy>99")
-    assert "0 of 18 pass" in page.locator(".stage").nth(1).inner_text()
+    assert "0 of 18 match" in page.locator(".stage").nth(1).inner_text()
     find.fill("elephant moon>3")
     told = page.locator(".found").inner_text()
     assert (
-        told.startswith("“elephant” is no role, layer, head, kv or measure. These are: sink, previous, self, mixed, ")
+        told.startswith("“elephant” is not a role, layer, head, kv or measure. Try sink, previous, self, mixed, ")
         and "headwise roles MODEL --role NAME" in told
     )
-    assert "“moon” is no measure: " in told and "entropy" in told
+    assert "“moon” is not a measure: " in told and "entropy" in told
 
 
 def test_one_head_is_found_as_it_is_written_everywhere_and_chosen_by_enter(page, tiny):
     opened(page, tiny, "model")
     find = page.locator("[data-find]")
     find.fill("2.4")
-    assert "1 of 18 pass" in page.locator(".stage").nth(1).inner_text()
+    assert "1 of 18 match" in page.locator(".stage").nth(1).inner_text()
     find.press("Enter")
     assert page.locator(".chosen-head .title").inner_text() == "L2 H4"
 
@@ -142,10 +142,10 @@ def test_a_role_that_needs_its_own_texts_is_asked_for_and_then_found(page, tiny)
     wait(page, "performance.getEntriesByType('resource').some(one => one.name.endsWith('/api/roles'))")
     find.fill("induction")
     page.locator(".found button").wait_for()
-    assert page.locator(".found").inner_text() == "“induction” is told by texts made for it: Ask every head for induction"
+    assert page.locator(".found").inner_text() == "“induction” is tested on texts made for it: Test every head for induction"
     find.press("Enter")
     wait(page, "!document.querySelector('.progress') && !document.querySelector('.found').innerText", 60)
-    assert "0 of 18 pass" in page.locator(".stage").nth(1).inner_text(), "random weights play no role"
+    assert "0 of 18 match" in page.locator(".stage").nth(1).inner_text(), "random weights play no role"
     opened(page, tiny.split("?")[0], "model;find=induction")
     page.context.clear_cookies()
     page.reload()

@@ -22,7 +22,7 @@ def test_each_attack_fells_exactly_its_invariants(page, tiny, h):
         right = hw.five_moves(h, name)
         if name is not None:
             card = page.locator(f"[data-attack={name}]")
-            announced = card.locator(".felled .falls").all_inner_texts()
+            announced = card.locator(".broken-moves .falls").all_inner_texts()
             card.click()
             assert page.locator(f"[data-attack={name}]").get_attribute("aria-pressed") == "true"
             assert tuple(announced) == right.fallen

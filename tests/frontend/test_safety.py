@@ -36,7 +36,7 @@ def test_a_text_too_long_for_the_model_is_told_in_place(unhappy, tiny):
     unhappy.get_by_role("button", name="Edit text").click()
     unhappy.locator("textarea").fill("cat " * 900)
     with unhappy.expect_response(lambda response: response.url.endswith("/api/runs") and response.status == 400):
-        unhappy.get_by_role("button", name="Read it").click()
+        unhappy.get_by_role("button", name="Run").click()
     note = unhappy.locator(".note.fails")
     note.wait_for()
     assert "700" in note.inner_text()
@@ -86,7 +86,7 @@ def test_a_server_that_ended_is_told(unhappy, checkpoints):
         opened(unhappy, address, "model")
     unhappy.get_by_role("button", name="Edit text").click()
     unhappy.locator("textarea").fill("the cat")
-    unhappy.get_by_role("button", name="Read it").click()
+    unhappy.get_by_role("button", name="Run").click()
     unhappy.wait_for_selector(".note.fails")
     assert "The server does not answer" in unhappy.locator(".note.fails").first.inner_text()
 

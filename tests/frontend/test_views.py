@@ -43,7 +43,7 @@ def test_fallen_moves_can_be_read_by_all(page, tiny, attack):
 
 def test_other_states_of_the_model_view(page, tiny):
     opened(page, tiny, "model;colour=write_share;order=entropy;find=h1;size=M")
-    assert "3 of 18 pass" in page.locator(".stage").nth(1).inner_text()
+    assert "3 of 18 match" in page.locator(".stage").nth(1).inner_text()
     assert audited(page) == []
     opened(page, tiny, "model;colour=role;model=t5;part=decoder.cross")
     assert page.locator("select").nth(2).input_value() == "decoder.cross"

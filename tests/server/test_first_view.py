@@ -76,7 +76,7 @@ def test_the_next_start_shows_the_same_at_once_and_the_rest_when_the_model_is_op
         assert page.get("/api/state").json()["models"] == [model]
         again = page.read("mine", TEXT)
         assert page.state.models.get("mine").model is None
-        assert {**again, "id": ""} == {**run, "id": ""}
+        assert {**again, "id": ""} == {**run, "id": "", "from_earlier_start": True}
         assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
         assert page.read("mine", TEXT)["id"] == again["id"]
         assert page.get(f"/api/edits/mine?session={page.session}").json()["of_tensors"] == model["tensors"]
@@ -94,6 +94,7 @@ def test_the_next_start_shows_the_same_at_once_and_the_rest_when_the_model_is_op
             one.join(PATIENCE)
         assert [one.status_code for one in waited] == [200, 200]
         assert page.get(f"/api/runs/{again['id']}/proof").json()["passed"]
+        assert "from_earlier_start" not in page.get(f"/api/runs/{again['id']}").json()
         assert page.state.runs.runs[again["id"]].run.places
         assert {path: page.get(f"/api/runs/{again['id']}/{path}").content for path in PATHS} == answers
 
@@ -209,7 +210,10 @@ def test_a_text_of_the_command_line_is_shown_too(folder, gate, capsys):
     assert main(["look", str(folder), TEXT, "--statistic", "first"]) == 0
     kept = first_views.load(str(folder))
     model, run, answers = first_start(folder)
-    assert {**kept.facts, "milliseconds": 0} == {**{name: value for name, value in run.items() if name not in ("id", "model")}, "milliseconds": 0}
+    assert {**kept.facts, "milliseconds": 0} == {
+        **{name: value for name, value in run.items() if name not in ("id", "model", "from_earlier_start")},
+        "milliseconds": 0,
+    }
     assert kept.thumbnails == answers["thumbnails"] and set(kept.arrays) == {"grid", "writes"}
     assert {**model, **kept.model} == model
     capsys.readouterr()

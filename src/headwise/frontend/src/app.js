@@ -3,32 +3,54 @@
 import { el, fill, hidden, svg } from "./dom.js";
 import { modelName } from "./format.js";
 import { legend, sign } from "./marks.js";
-import { readEdits, spell } from "./spelled.js";
+import { parseEdits, formatEdits } from "./edit-address.js";
 import { TITLES, VIEWS, store } from "./state.js";
-import { tips } from "./tip.js";
-import { World } from "./world.js";
+import { tips } from "./tooltip.js";
+import { Client } from "./client.js";
 import { check } from "./views/check.js";
 import { claims } from "./views/claims.js";
 import { compare } from "./views/compare.js";
 import { head } from "./views/head.js";
 import { model } from "./views/model.js";
 import { moves } from "./views/moves.js";
-import { failureNote } from "./parts/note.js";
+import { failureNote } from "./parts/notes.js";
 
-const MADE = { model, head, moves, check, compare, claims };
+const VIEW_MAKERS = { model, head, moves, check, compare, claims };
 const CODES = ["M1", "M2", "M3", "M4", "M5"];
 
+/**
+ * @typedef {object} ViewHandle a view in the page
+ * @property {Node} node
+ * @property {() => void} [shown] called when it stands in the page
+ * @property {(state: any, before: any) => void} [moved] called when the address has changed
+ * @property {(what: string, detail?: any) => void} [changed] called when what the page knows has changed
+ * @property {() => Record<string, string>} [states] the states of the five moves, where the view has its own
+ * @property {() => void} [close]
+ */
+
 export class App {
+  /** @type {HTMLElement} */ root;
+  /** @type {boolean} */ bound;
+  /** @type {ViewHandle | null} */ view = null;
+  /** @type {HTMLElement} */ main;
+  /** @type {Record<string, HTMLAnchorElement>} */ links;
+  /** @type {HTMLSelectElement} */ models;
+  /** @type {HTMLSelectElement} */ texts;
+  /** @type {HTMLButtonElement} */ badge;
+  /** @type {HTMLDialogElement} */ help;
+  /** @type {ReturnType<typeof tips>} */ tip;
+  /** @type {(event: KeyboardEvent) => void} */ onKey;
+
   constructor(root, { transport, address, bound }) {
     Object.assign(this, { root, bound });
     root.classList.add("headwise");
     this.store = store({ initial: address, bound });
-    this.world = new World(transport);
-    this.world.tell = (what, detail) => this.changed(what, detail);
+    this.client = new Client(transport);
+    this.client.notify = (what, detail) => this.changed(what, detail);
     this.frame();
     this.store.listen((state, before, linked) => this.moved(state, before, linked));
-    this.asked = this.state.edits || null; // edits that an address names, and the server has yet to make
-    this.opening = new Set(); // models that were told to open
+    this.addressEdits = this.state.edits || null; // edits that an address names, and the server has yet to make
+    this.opening = new Set(); // models that are being opened
   }
 
   get state() {
@@ -40,22 +62,22 @@ export class App {
   }
 
   async start() {
-    this.themed();
+    this.applyTheme();
     this.show();
     try {
-      await this.world.open();
+      await this.client.open();
     } catch (failure) {
-      this.world.errors.set("state", failure);
+      this.client.errors.set("state", failure);
     }
     this.changed("models");
-    await this.follow();
+    await this.loadRun();
     this.root.dataset.ready = "";
   }
 
   close() {
     this.view?.close?.();
     this.store.close();
-    this.world.close();
+    this.client.close();
     removeEventListener("keydown", this.onKey);
   }
 
@@ -65,31 +87,31 @@ export class App {
   }
 
   /** The edits of the address and those that the server holds become the same: by a link the address is right, else the server. */
-  async agree() {
-    const { world } = this;
-    if (!world.edits || !world.run || !world.mayWrite || this.agreeing) return;
-    const first = world.run.parts[0].name;
-    const asked = this.asked === null ? null : readEdits(this.asked, first);
-    this.asked = null;
-    if (asked && spell(asked, first) !== spell(world.edits.edits, first)) {
-      this.agreeing = true;
-      await world.become(asked);
-      this.agreeing = false;
+  async syncEdits() {
+    const { client } = this;
+    if (!client.edits || !client.run || !client.mayWrite || this.syncing) return;
+    const first = client.run.parts[0].name;
+    const wanted = this.addressEdits === null ? null : parseEdits(this.addressEdits, first);
+    this.addressEdits = null;
+    if (wanted && formatEdits(wanted, first) !== formatEdits(client.edits.edits, first)) {
+      this.syncing = true;
+      await client.setEdits(wanted);
+      this.syncing = false;
     }
-    if (world.edits && world.run) {
-      const told = spell(world.edits.edits, world.run.parts[0].name);
-      if (told !== this.state.edits) this.go({ edits: told }, { quietly: true });
+    if (client.edits && client.run) {
+      const current = formatEdits(client.edits.edits, client.run.parts[0].name);
+      if (current !== this.state.edits) this.go({ edits: current }, { quietly: true });
     }
   }
 
   /** The model and text of the address, or the first there are. */
-  async follow() {
-    const { facts } = this.world;
-    if (!facts) return;
-    const ready = facts.models.find((one) => one.id === this.chosenModel());
+  async loadRun() {
+    const { serverState } = this.client;
+    if (!serverState) return;
+    const ready = serverState.models.find((one) => one.id === this.chosenModel());
     if (ready?.state === "waiting" && ready.id === this.state.model) this.open(ready.id);
-    if (!ready || ready.state !== "ready") return void this.world.drop();
-    await this.world.read(ready.id, this.chosenText());
+    if (!ready || ready.state !== "ready") return void this.client.drop();
+    await this.client.runText(ready.id, this.chosenText());
   }
 
   /** Have a model opened; how that goes comes as an event. */
@@ -97,60 +119,60 @@ export class App {
     if (this.opening.has(id)) return;
     this.opening.add(id);
     try {
-      await this.world.ask("POST", `/api/models/${id}/open`);
+      await this.client.ask("POST", `/api/models/${id}/open`);
     } catch (failure) {
-      this.world.errors.set("run", failure);
+      this.client.errors.set("run", failure);
       this.changed("run");
     }
     this.opening.delete(id);
   }
 
   chosenModel() {
-    const models = this.world.facts?.models ?? [];
+    const models = this.client.serverState?.models ?? [];
     return models.some((one) => one.id === this.state.model) ? this.state.model : (models.find((one) => one.state === "ready") ?? models[0])?.id;
   }
 
   chosenText() {
-    const texts = this.world.facts?.texts ?? [];
+    const texts = this.client.serverState?.texts ?? [];
     const { text } = this.state;
     return texts.find((one) => one.id === text)?.text ?? (text || texts[0]?.text || "The cat sat on the mat because it was tired.");
   }
 
   /** Why there is no model to look at, or null where there is one. */
-  nothing() {
-    const { facts, transport } = this.world;
-    if (!facts || facts.models.length) return null;
+  noModelReason() {
+    const { serverState, transport } = this.client;
+    if (!serverState || serverState.models.length) return null;
     return transport.recorded ? "This file holds no model. Open one with: headwise serve MODEL" : "No model was given. Start with: headwise serve MODEL";
   }
 
   // What changed
 
   moved(state, before, linked) {
-    if (linked && state.edits !== before.edits) this.asked = state.edits;
-    if (state.theme !== before.theme) this.themed();
+    if (linked && state.edits !== before.edits) this.addressEdits = state.edits;
+    if (state.theme !== before.theme) this.applyTheme();
     if (state.view !== before.view) {
       this.show();
       this.root.scrollIntoView?.({ block: "start" });
     } else this.view.moved?.(state, before);
-    if (state.part !== before.part && this.world.run) this.world.choose(state.part);
-    if (state.model !== before.model || state.text !== before.text) this.follow();
-    else if (state.edits !== before.edits) this.agree();
+    if (state.part !== before.part && this.client.run) this.client.choose(state.part);
+    if (state.model !== before.model || state.text !== before.text) this.loadRun();
+    else if (state.edits !== before.edits) this.syncEdits();
     this.header();
   }
 
   changed(what, detail) {
-    if (what === "models") this.follow();
-    if (what === "joined") this.asked = this.state.edits || null; // the new session has no edits yet
-    if (what === "edits") this.agree();
-    if (what === "run" && this.world.part) this.settle();
+    if (what === "models") this.loadRun();
+    if (what === "joined") this.addressEdits = this.state.edits || null; // the new session has no edits yet
+    if (what === "edits") this.syncEdits();
+    if (what === "run" && this.client.part) this.clampHead();
     this.header();
     this.view?.changed?.(what, detail);
   }
 
   /** A layer and head that this model has. */
-  settle() {
-    const { part } = this.world;
-    if (this.state.part !== part.name && this.world.run.parts.some((one) => one.name === this.state.part)) return void this.world.choose(this.state.part);
+  clampHead() {
+    const { part } = this.client;
+    if (this.state.part !== part.name && this.client.run.parts.some((one) => one.name === this.state.part)) return void this.client.choose(this.state.part);
     const layer = Math.min(this.state.layer, part.layers - 1);
     const head = Math.min(this.state.head, part.heads_of[layer] - 1);
     if (layer !== this.state.layer || head !== this.state.head) this.go({ layer, head }, { quietly: true });
@@ -162,7 +184,7 @@ export class App {
     this.main.className = `view ${view}`;
     this.view = null;
     try {
-      this.view = MADE[view](this);
+      this.view = VIEW_MAKERS[view](this);
       fill(this.main, this.view.node);
     } catch (error) {
       fill(this.main, failureNote(error));
@@ -173,9 +195,9 @@ export class App {
     this.header();
   }
 
-  themed() {
-    const told = this.state.theme;
-    this.root.dataset.theme = told === "light" || told === "dark" ? told : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  applyTheme() {
+    const theme = this.state.theme;
+    this.root.dataset.theme = theme === "light" || theme === "dark" ? theme : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     if (this.bound) document.documentElement.dataset.theme = this.root.dataset.theme;
     this.view?.changed?.("theme");
   }
@@ -184,7 +206,7 @@ export class App {
 
   frame() {
     const { store: kept } = this;
-    this.links = Object.fromEntries(VIEWS.map((view) => [view, el("a", { href: kept.link({ view }), on: { click: (event) => this.followed(event, view) } }, TITLES[view])]));
+    this.links = Object.fromEntries(VIEWS.map((view) => [view, el("a", { href: kept.link({ view }), on: { click: (event) => this.onNavClick(event, view) } }, TITLES[view])]));
     this.models = el("select", { class: "pick", "aria-label": "model", on: { change: (event) => this.go({ model: event.target.value, part: "", token: null, zoom: "" }) } });
     this.texts = el("select", { class: "pick", "aria-label": "text", on: { change: (event) => this.go({ text: event.target.value, token: null, zoom: "" }) } });
     this.badge = el("button", { class: "badge", type: "button", on: { click: () => this.go({ view: "moves" }) } });
@@ -198,14 +220,14 @@ export class App {
     this.main.tabIndex = -1;
     const brand = el("span", { class: "brand" }, "headwise");
     const top = el("header", { class: "top" }, skip, brand, nav, el("span", { class: "grow" }), this.models, this.texts, this.badge, theme, help);
-    const foot = el("footer", { class: "legend" }, legend(), el("span", { class: "last" }, "hover or focus a mark for its residual"));
+    const foot = el("footer", { class: "legend" }, legend(), el("span", { class: "last" }, "hover over or focus a mark for its residual"));
     fill(this.root, top, this.main, foot, this.help);
     this.tip = tips(this.root, top);
     this.onKey = (event) => this.key(event);
     addEventListener("keydown", this.onKey);
   }
 
-  followed(event, view) {
+  onNavClick(event, view) {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault();
     this.go({ view });
@@ -219,17 +241,17 @@ export class App {
     else if (event.key === "?") this.help.showModal();
     else if (event.key === "/" && this.root.querySelector("[data-find]")) {
       event.preventDefault();
-      this.root.querySelector("[data-find]").focus();
+      /** @type {HTMLElement} */ (this.root.querySelector("[data-find]")).focus();
     }
   }
 
   /** Ctrl Z, with Shift forth; in a field of text it is the field's. */
   undo(event) {
-    const { world } = this;
-    if (!["model", "head"].includes(this.state.view) || !world.mayWrite || event.target.matches?.("input:not([type=range]), select, textarea")) return;
+    const { client } = this;
+    if (!["model", "head"].includes(this.state.view) || !client.mayWrite || event.target.matches?.("input:not([type=range]), select, textarea")) return;
     event.preventDefault();
     const way = event.shiftKey ? "redo" : "undo";
-    if (world.edits?.[way]) world.edit("POST", `/${way}`, {});
+    if (client.edits?.[way]) client.edit("POST", `/${way}`, {});
   }
 
   header() {
@@ -240,21 +262,21 @@ export class App {
       else link.removeAttribute("aria-current");
     }
     const ofRun = ["model", "head"].includes(view);
-    const { facts, transport } = this.world;
-    this.texts.hidden = !ofRun || !facts || transport.recorded;
-    this.models.hidden = this.texts.hidden && !(view === "claims" && facts && this.world.can("claims") && !transport.recorded);
-    if (facts) {
-      options(this.models, facts.models.map((one) => [one.id, modelTitle(one)]), this.chosenModel());
+    const { serverState, transport } = this.client;
+    this.texts.hidden = !ofRun || !serverState || transport.recorded;
+    this.models.hidden = this.texts.hidden && !(view === "claims" && serverState && this.client.can("claims") && !transport.recorded);
+    if (serverState) {
+      options(this.models, serverState.models.map((one) => [one.id, modelTitle(one)]), this.chosenModel());
       const text = this.chosenText();
-      const known = (facts.texts ?? []).map((one) => [one.id, `“${one.title}”`]);
-      const chosen = facts.texts?.find((one) => one.text === text)?.id;
+      const known = (serverState.texts ?? []).map((one) => [one.id, `“${one.title}”`]);
+      const chosen = serverState.texts?.find((one) => one.text === text)?.id;
       options(this.texts, chosen ? known : [...known, [this.state.text, `“${text.slice(0, 24)}${text.length > 24 ? "…" : ""}”`]], chosen ?? this.state.text);
     }
-    this.witness();
+    this.updateBadge();
   }
 
   /** Five squares, one a move, and what they say in words. */
-  witness() {
+  updateBadge() {
     const states = this.view?.states?.() ?? this.proofStates();
     const fallen = CODES.filter((code) => states[code] === "falls");
     const part = CODES.filter((code) => states[code] === "part");
@@ -270,12 +292,12 @@ export class App {
   }
 
   proofStates() {
-    const { proof, run, pending } = this.world;
+    const { proof, run, pending } = this.client;
     if (!proof) return run && pending.has("proof") ? { waiting: "proving…" } : { waiting: "five moves" };
     const states = {};
     for (const code of CODES) {
-      const told = proof.verdicts.filter((verdict) => verdict.move === code).map((verdict) => verdict.state);
-      states[code] = told.includes("fails") ? "falls" : told.includes("refused") ? "part" : "holds";
+      const verdicts = proof.verdicts.filter((verdict) => verdict.move === code).map((verdict) => verdict.state);
+      states[code] = verdicts.includes("fails") ? "falls" : verdicts.includes("refused") ? "part" : "holds";
     }
     return states;
   }
@@ -298,6 +320,7 @@ function options(select, pairs, chosen) {
 }
 
 function keys() {
+  /** @type {[string[], string][]} */
   const rows = [
     [["1", "–", "6"], "the views"],
     [["←", "↑", "↓", "→"], "move in the grid, a matrix, a map or a table"],
@@ -307,7 +330,7 @@ function keys() {
     [["Ctrl", "Z"], "undo an edit; with Shift redo it"],
     [["Esc"], "close, or let go of a number"],
   ];
-  const list = el("dl", {}, rows.map(([signs, says]) => [el("dt", {}, signs.map((one) => (one === "–" ? " – " : el("kbd", {}, one)))), el("dd", {}, says)]));
+  const list = el("dl", {}, rows.map(([signs, meaning]) => [el("dt", {}, signs.map((one) => (one === "–" ? " – " : el("kbd", {}, one)))), el("dd", {}, meaning)]));
   const marks = el("div", { class: "marks" }, legend());
   const close = el("button", { class: "button primary", value: "close" }, "Close");
   return el("dialog", { "aria-labelledby": "headwise-keys" }, el("h2", { id: "headwise-keys", class: "title" }, "Keys and marks"), list, marks, el("form", { method: "dialog" }, close));

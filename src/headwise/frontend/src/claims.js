@@ -53,7 +53,7 @@ export const CITED = [
     source: "Elhage et al. 2021, “Attention heads are independent and additive”",
     address: "https://transformer-circuits.pub/2021/framework/index.html",
     proved: "M3, by ball arithmetic",
-    live: { title: "Silence a head", go: { view: "head" } },
+    live: { title: "Ablate a head", go: { view: "head" } },
   },
   {
     verdict: "corrected",
@@ -105,7 +105,7 @@ export const LIVE = {
   distinct_roles: { title: "Colour the heads by role", go: { view: "model", colour: "role" } },
   weights_show_use: { title: "Compare weights with what is written", go: { view: "model", colour: "write_share" } },
   specialise: { title: "See what roles there are", go: { view: "model", colour: "role" } },
-  muted_at_the_gate: { title: "Silence a head", go: { view: "head" } },
+  muted_at_the_gate: { title: "Ablate a head", go: { view: "head" } },
   equal_say: { title: "Colour by what heads write", go: { view: "model", colour: "write_share" } },
   others_carry: { title: "Order by importance", go: { view: "model", colour: "importance" } },
   quadratic: { title: "See the sizes", go: { view: "moves" } },

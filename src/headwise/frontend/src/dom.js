@@ -18,8 +18,14 @@ export function fill(parent, ...children) {
   return parent;
 }
 
-/** What screen readers say and eyes don't see. */
-export const hidden = (text) => el("span", { class: "unseen" }, text);
+/** The data attributes of the element that has the focus, where it is inside of `container`. */
+export function focusedData(container) {
+  const active = document.activeElement;
+  return active instanceof HTMLElement && container.contains(active) ? active.dataset : {};
+}
+
+/** Text for screen readers only. */
+export const hidden = (text) => el("span", { class: "visually-hidden" }, text);
 
 function furnished(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {

@@ -73,4 +73,4 @@ export function shown(token) {
 }
 
 /** A token in a list of single tokens: a leading blank is shown. */
-export const spelled = (token) => named(String(token).replace(/\n/g, "\\n").replace(/\t/g, "\\t").replace(/ /g, "␣")) || "∅";
+export const quoted = (token) => named(String(token).replace(/\n/g, "\\n").replace(/\t/g, "\\t").replace(/ /g, "␣")) || "∅";

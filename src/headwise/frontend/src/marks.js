@@ -1,4 +1,4 @@
-/** The proof marks: what stands behind a number, told by shape, and its residual on hover or focus. */
+/** The proof marks: what stands behind a number, as a shape, and its residual on hover or focus. */
 
 import { el, svg } from "./dom.js";
 import { scientific } from "./format.js";
@@ -16,14 +16,14 @@ export const KINDS = {
 export const sign = (kind) => svg("svg", { class: `sign ${kind}`, viewBox: "0 0 8 8", width: 8, height: 8, "aria-hidden": "true" }, svg("path", { d: KINDS[kind].path }));
 
 /** A mark that tells what it knows. `focus` gives it a tab stop of its own, where no row around it has one. */
-export function mark(kind, told = "", { focus = true } = {}) {
+export function mark(kind, info = "", { focus = true } = {}) {
   const says = KINDS[kind].says[0].toUpperCase() + KINDS[kind].says.slice(1);
-  const words = told ? `${says}\n${told}` : says;
+  const words = info ? `${says}\n${info}` : says;
   return el("span", { class: `mark ${kind}`, role: "img", "aria-label": words.replaceAll("\n", ". "), tabindex: focus ? 0 : null, data: { tip: words } }, sign(kind));
 }
 
 /** A number and its mark, never parted by a line's end. */
-export const marked = (text, kind, told, options) => el("span", { class: "number" }, text, mark(kind, told, options));
+export const marked = (text, kind, info, options) => el("span", { class: "number" }, text, mark(kind, info, options));
 
 /** A residual and what rounding allows on a logarithmic axis, 1e-9 to 1e-3: the bar ends before its tick where all is well. */
 export function gauge(residual, allowed, { exact = false } = {}) {

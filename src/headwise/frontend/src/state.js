@@ -9,20 +9,20 @@ export const DEFAULTS = {
 };
 const NUMBERS = new Set(["layer", "head", "batch", "h", "width", "heads", "kv", "length"]);
 
-/** The state that an address tells; what it doesn't say is as by default, and what makes no sense is left out. */
+/** The state that an address describes; what it leaves out has its default, and what makes no sense is left out. */
 export function parse(address) {
   const [way, ...pairs] = address.replace(/^#/, "").split(";");
   const [view, layer, head] = way.split("/");
   const state = { ...DEFAULTS };
   if (VIEWS.includes(view)) state.view = view;
-  for (const [name, told] of [["layer", layer], ["head", head]]) if (/^\d+$/.test(told ?? "")) state[name] = +told;
+  for (const [name, given] of [["layer", layer], ["head", head]]) if (/^\d+$/.test(given ?? "")) state[name] = +given;
   for (const pair of pairs) {
     const cut = pair.indexOf("=");
-    const [name, told] = [pair.slice(0, cut), decoded(pair.slice(cut + 1))];
-    if (cut < 0 || told === null || !(name in DEFAULTS) || name === "view") continue;
-    if (name === "token" || name === "key") state[name] = /^\d+$/.test(told) ? +told : null;
-    else if (!NUMBERS.has(name)) state[name] = told;
-    else if (/^\d+$/.test(told)) state[name] = +told;
+    const [name, given] = [pair.slice(0, cut), decoded(pair.slice(cut + 1))];
+    if (cut < 0 || given === null || !(name in DEFAULTS) || name === "view") continue;
+    if (name === "token" || name === "key") state[name] = /^\d+$/.test(given) ? +given : null;
+    else if (!NUMBERS.has(name)) state[name] = given;
+    else if (/^\d+$/.test(given)) state[name] = +given;
   }
   return state;
 }
@@ -40,15 +40,15 @@ const OWN = { headwise: true }; // an entry of the browser's history that the pa
 export function store({ initial = "", bound = true } = {}) {
   let state = parse(bound && location.hash ? location.hash : initial);
   const listeners = new Set();
-  const tell = (before, linked = false) => listeners.forEach((listener) => listener(state, before, linked));
+  const notify = (before, linked = false) => listeners.forEach((listener) => listener(state, before, linked));
   if (bound) history.replaceState(OWN, "");
   const onHash = () => {
     if (address(state) === location.hash) return;
     const before = state;
     // What the new address leaves open and belongs to no single view, stays: a link to another view does not change model or text.
-    const told = parse(location.hash);
-    state = { ...told };
-    tell(before, !history.state?.headwise);
+    const given = parse(location.hash);
+    state = { ...given };
+    notify(before, !history.state?.headwise);
     history.replaceState(OWN, "");
   };
   if (bound) addEventListener("hashchange", onHash);
@@ -61,7 +61,7 @@ export function store({ initial = "", bound = true } = {}) {
       const before = state;
       state = { ...state, ...changes };
       if (bound && address(state) !== location.hash) history[quietly ? "replaceState" : "pushState"](OWN, "", address(state));
-      tell(before);
+      notify(before);
     },
     /** The address with some of the state changed. */
     link: (changes) => address({ ...state, ...changes }),

@@ -1,6 +1,6 @@
-/** How the page speaks: over HTTP to its server, over the comm of a notebook, or with what a saved file recorded. One interface: request and listen. */
+/** How the page communicates: over HTTP to its server, over the comm of a notebook, or with what a saved file recorded. One interface: request and listen. */
 
-/** What went wrong, as the other side said it. */
+/** What went wrong, as the server reported it. */
 export class Failure extends Error {
   constructor(status, kind, message) {
     super(message);
@@ -36,15 +36,16 @@ export function overHttp() {
 /** The kernel of a notebook; `model` is anywidget's. */
 export function overComm(model) {
   const waiting = new Map();
+  /** @type {(name: string, data: any) => void} */
   let handle = () => {};
   let last = 0;
-  const heard = (message, buffers) => {
+  const onMessage = (message, buffers) => {
     if (message.event) return handle(message.event, message.data);
     const answer = waiting.get(message.id);
     waiting.delete(message.id);
     answer?.({ status: message.status, type: message.type, buffer: exact(buffers?.[0]) });
   };
-  model.on("msg:custom", heard);
+  model.on("msg:custom", onMessage);
   return {
     recorded: false,
     session: model.get("session"),
@@ -55,7 +56,7 @@ export function overComm(model) {
       }),
     listen(session, handler) {
       handle = handler;
-      return () => model.off("msg:custom", heard);
+      return () => model.off("msg:custom", onMessage);
     },
   };
 }
@@ -78,15 +79,15 @@ export function fromRecord(record) {
 }
 
 /** Ask, and get JSON or arrays; what is no success is thrown as a Failure. */
-export async function ask(transport, method, path, body) {
+export async function request(transport, method, path, body) {
   const answer = await transport.request(method, path, body);
   const json = answer.type.startsWith("application/json");
   if (answer.status >= 200 && answer.status < 300) {
     if (answer.status === 204 || !answer.buffer.byteLength) return null;
     return json ? JSON.parse(new TextDecoder().decode(answer.buffer)) : readSafetensors(answer.buffer);
   }
-  const told = json ? JSON.parse(new TextDecoder().decode(answer.buffer)).error : {};
-  throw new Failure(answer.status, told?.kind ?? "Unknown", told?.message ?? `The server answered ${answer.status}.`);
+  const error = json ? JSON.parse(new TextDecoder().decode(answer.buffer)).error : {};
+  throw new Failure(answer.status, error?.kind ?? "Unknown", error?.message ?? `The server answered ${answer.status}.`);
 }
 
 const ARRAYS = { F32: Float32Array, F16: Uint16Array, U8: Uint8Array, I32: Int32Array }; // float16: its raw bits

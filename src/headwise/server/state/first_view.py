@@ -53,6 +53,7 @@ def show_first_view(state: AppState, model: ModelEntry, view: FirstView, session
             if isinstance(model.source, str):
                 first_view_cache.remove(model.source)
             raise RequestError(410, "RunGone", "The numbers stored at an earlier start are not those of the model now, and were dropped. Run the text again.")
+        cached.facts.pop("from_earlier_start", None)
         cached.facts.update({**facts, "id": cached.id})
         cached.computed |= {(name, view.part): _finished(arrays[name]) for name in arrays}
         return run

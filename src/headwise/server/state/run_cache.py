@@ -125,7 +125,7 @@ class RunCache:
         found = self._of(model, text)
         if found is None:
             id = f"r-{secrets.token_urlsafe(12)}"
-            found = self.runs[id] = CachedRun(id, model, text, None, {**facts, "model": model, "id": id})
+            found = self.runs[id] = CachedRun(id, model, text, None, {**facts, "model": model, "id": id, "from_earlier_start": True})
             found.arriving = asyncio.ensure_future(self._arrive(found, read))
             found.arriving.add_done_callback(lambda done: done.cancelled() or done.exception())  # those who wait get it, if any do
         found.sessions.add(session)

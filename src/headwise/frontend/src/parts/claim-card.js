@@ -4,7 +4,7 @@ import { el, fill, svg } from "../dom.js";
 import { amount, counted, fixed, percent } from "../format.js";
 import { mark, sign } from "../marks.js";
 import { claimPlot } from "./claim-plot.js";
-import { progress, waiting, wo } from "./note.js";
+import { progress, waiting, wo } from "./notes.js";
 
 /** By verdict: the class of the card, the word, and its sign. */
 export const VERDICTS = {
@@ -25,7 +25,7 @@ export function verdict(name) {
 }
 
 /** Text in which W_O and what is below zero are written as people write them. */
-export const spelt = (text) => text.replaceAll(/(?<![\w.])-(?=\d)/g, "−").split("W_O").flatMap((part, at) => (at ? [wo(), part] : [part]));
+export const typeset = (text) => text.replaceAll(/(?<![\w.])-(?=\d)/g, "−").split("W_O").flatMap((part, at) => (at ? [wo(), part] : [part]));
 
 /** An element, with `busy` to say that it is being measured, or no longer.
  * @param options model: its name; live: where the page shows it, {title, go}; measure: what the button does; may: whether it can be pressed */
@@ -38,22 +38,22 @@ export function claimCard(app, claim, { model, live, measure, may }) {
     "article",
     { class: `card ${VERDICTS[name][0]}`, tabindex: -1, data: { claim: claim.name } },
     verdict(name),
-    el("h2", {}, el("q", {}, name === "cut" ? el("del", {}, spelt(claim.sentence)) : spelt(claim.sentence))),
-    card ? el("p", { class: "found" }, card.correction ? [el("ins", {}, spelt(card.correction)), " "] : null, spelt(card.summary)) : el("p", { class: "found" }, spelt(claim.published), mark("cited", claim.source)),
+    el("h2", {}, el("q", {}, name === "cut" ? el("del", {}, typeset(claim.sentence)) : typeset(claim.sentence))),
+    card ? el("p", { class: "found" }, card.correction ? [el("ins", {}, typeset(card.correction)), " "] : null, typeset(card.summary)) : el("p", { class: "found" }, typeset(claim.published), mark("cited", claim.source)),
     card?.plot ? claimPlot(app, card.plot) : null,
     doing,
     how(app, claim, live),
     el("p", { class: "source" }, el("span", {}, source(claim)), standing(claim, model)),
   );
   let shown; // the bar of the work that is for this card alone, or a word that it is this card's turn
-  node.busy = (job, cancel = null) => {
-    if (job && shown) return void shown.tell?.(job);
+  node.showJob = (job, cancel = null) => {
+    if (job && shown) return void shown.update?.(job);
     if (!job && shown === null) return;
-    shown = job ? (cancel ? progress(job, cancel, { said: (words) => words.split(": ")[1] ?? "" }) : waiting("being measured")) : null;
+    shown = job ? (cancel ? progress(job, cancel, { describe: (words) => words.split(": ")[1] ?? "" }) : waiting("Measuring…")) : null;
     fill(doing, shown ?? (card ? null : button));
   };
   node.may = (yes) => (button.disabled = !yes);
-  node.busy(null);
+  node.showJob(null);
   return node;
 }
 
@@ -78,12 +78,12 @@ function standing(claim, model) {
 /** Definition, rule and every number, for who wants to know. */
 function how(app, claim, live) {
   const numbers = Object.entries(claim.card?.numbers ?? {});
-  const said = (title, words, after = null) => [el("dt", {}, title), el("dd", {}, spelt(words), after)];
+  const definition = (title, words, after = null) => [el("dt", {}, title), el("dd", {}, typeset(words), after)];
   return el(
     "details",
     { class: "how" },
     el("summary", {}, numbers.length ? `How it is judged, and ${counted(numbers.length, "number")}` : "How it is judged"),
-    el("dl", {}, said("Taken to mean", claim.definition), said("Refuted by", claim.refuted_by), said("Verdict", claim.rule), claim.card ? said("Published", claim.published, mark("cited", claim.source)) : null),
+    el("dl", {}, definition("Taken to mean", claim.definition), definition("Refuted by", claim.refuted_by), definition("Verdict", claim.rule), claim.card ? definition("Published", claim.published, mark("cited", claim.source)) : null),
     numbers.length ? table(claim, numbers) : null,
     live ? el("p", {}, el("button", { class: "button small", type: "button", on: { click: () => app.go(live.go) } }, live.title)) : null,
   );
@@ -95,7 +95,7 @@ function table(claim, numbers) {
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, spelt(name.replaceAll("_", " ")), one.means ? el("span", { class: "sub" }, spelt(one.means)) : null),
+      el("th", { scope: "row" }, typeset(name.replaceAll("_", " ")), one.means ? el("span", { class: "sub" }, typeset(one.means)) : null),
       el("td", {}, measured(one), one.low === null || one.high === null ? null : el("span", { class: "sub" }, `${sized(one.low, one.unit)} to ${sized(one.high, one.unit)}`)),
       published ? el("td", { class: "left" }, one.published ?? "") : null,
     ),

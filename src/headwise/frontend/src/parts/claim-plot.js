@@ -1,6 +1,6 @@
-/** The picture of a claim: lines with their bands, points or bars. Every number is told on hover and by the arrow keys, and in words to who cannot see it. */
+/** The picture of a claim: lines with their bands, points or bars. Every number is plot on hover and by the arrow keys, and in words to who cannot see it. */
 
-import { area, line, scaleLinear, scaleLog } from "../../vendor/d3.js";
+import { area, line, scaleLinear, scaleLog } from "#d3";
 import { el, fill, svg } from "../dom.js";
 import { amount, grouped, large, minus, raised, scientific } from "../format.js";
 import { labels } from "./plot-labels.js";
@@ -9,12 +9,12 @@ const HEIGHT = 164;
 const [RIGHT, TOP, BOTTOM] = [14, 14, 34];
 const LETTER = 5.8; // pixels of a letter of an axis, about
 const FEW = 12; // points of a line that are each drawn
-const SPOKEN = 24; // points of a series that are read out
+const MAX_DESCRIBED = 24; // points of a series that are read out
 const SHAPES = ["M-2.6 0a2.6 2.6 0 1 0 5.2 0a2.6 2.6 0 1 0-5.2 0z", "M-3-3 3 3M3-3-3 3", "M-2.6-2.6h5.2v5.2h-5.2z", "M0-3.4 3.2 2.6H-3.2z"];
 
-/** @param told a plot as the server tells it; @returns a figure that draws itself as wide as it stands */
-export function claimPlot(app, told) {
-  const series = cleaned(told);
+/** @param plot a plot as the server sends it; @returns a figure that draws itself as wide as it stands */
+export function claimPlot(app, plot) {
+  const series = cleaned(plot);
   if (!series.length) return null;
   const figure = el("figure", { class: "claim-plot" });
   let drawn = 0;
@@ -22,7 +22,7 @@ export function claimPlot(app, told) {
     const width = Math.round(figure.clientWidth);
     if (!width || width === drawn) return;
     drawn = width;
-    fill(figure, ...picture(app, told, series, width));
+    fill(figure, ...picture(app, plot, series, width));
   };
   // Not within the observer's own call: what is drawn may change the height that it looks at.
   new ResizeObserver(() => requestAnimationFrame(draw)).observe(figure);
@@ -32,49 +32,49 @@ export function claimPlot(app, told) {
 const there = (value, log) => Number.isFinite(value) && (!log || value > 0);
 
 /** The points that can be drawn. */
-function cleaned(told) {
-  return told.series
+function cleaned(plot) {
+  return plot.series
     .map((one, at) => ({
       name: one.name,
       at: at % SHAPES.length,
-      points: one.x.map((x, i) => ({ x, y: one.y[i], low: one.low?.[i] ?? null, high: one.high?.[i] ?? null })).filter(({ x, y }) => there(x, told.log_x) && there(y, told.log_y)),
+      points: one.x.map((x, i) => ({ x, y: one.y[i], low: one.low?.[i] ?? null, high: one.high?.[i] ?? null })).filter(({ x, y }) => there(x, plot.log_x) && there(y, plot.log_y)),
     }))
     .filter((one) => one.points.length);
 }
 
-function picture(app, told, series, width) {
-  const { kind } = told;
+function picture(app, plot, series, width) {
+  const { kind } = plot;
   const every = series.flatMap((one) => one.points);
-  const ends = (point) => [point.y, point.low, point.high].filter((value) => there(value, told.log_y));
-  const equal = there(told.reference, told.log_y) ? told.reference : null;
-  const levels = [...every.flatMap(ends), ...(equal === null ? [] : [equal]), ...(kind === "bars" && !told.log_y ? [0] : [])];
-  const rise = scaled(levels, told.log_y, [HEIGHT - BOTTOM, TOP], true);
-  const marks = ticks(rise, told.log_y, 4);
-  const left = Math.max(24, 8 + LETTER * Math.max(...marks.map((tick) => tickText(tick, told.log_y).length)));
+  const ends = (point) => [point.y, point.low, point.high].filter((value) => there(value, plot.log_y));
+  const equal = there(plot.reference, plot.log_y) ? plot.reference : null;
+  const levels = [...every.flatMap(ends), ...(equal === null ? [] : [equal]), ...(kind === "bars" && !plot.log_y ? [0] : [])];
+  const rise = scaled(levels, plot.log_y, [HEIGHT - BOTTOM, TOP], true);
+  const marks = ticks(rise, plot.log_y, 4);
+  const left = Math.max(24, 8 + LETTER * Math.max(...marks.map((tick) => tickText(tick, plot.log_y).length)));
   const places = [...new Set(every.map((point) => point.x))].sort((a, b) => a - b);
   const inset = kind === "line" ? 0 : kind === "points" ? 6 : Math.min(40, (0.5 * (width - left - RIGHT)) / places.length + 2);
-  const across = scaled(places, told.log_x, [left + inset, width - RIGHT - inset], false);
+  const across = scaled(places, plot.log_x, [left + inset, width - RIGHT - inset], false);
   const at = (point) => [across(point.x), rise(point.y)];
   const named = series.length > 1 && kind === "line" ? labels(series.map((one) => ({ name: one.name, points: one.points.map(at) })), { left, right: width - RIGHT, top: 2, bottom: HEIGHT - BOTTOM }) : null;
-  const body = { line: lineOf, points: pointsOf, bars: barsOf }[kind](series, { told, across, rise, at, width, left, places });
+  const body = { line: lineOf, points: pointsOf, bars: barsOf }[kind](series, { plot, across, rise, at, width, left, places });
   const ring = svg("circle", { class: "ring", r: 5, visibility: "hidden" });
-  const wordy = (told.y_label.length + told.x_label.length + 4) * LETTER > width;
+  const wordy = (plot.y_label.length + plot.x_label.length + 4) * LETTER > width;
   const node = svg(
     "svg",
-    { class: "plot", width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", tabindex: 0, "aria-label": spoken(told, series) },
-    marks.map((tick) => [svg("path", { class: "tick", d: `M${left} ${px(rise(tick))}H${width - RIGHT}` }), svg("text", { x: left - 6, y: px(rise(tick) + 4), "text-anchor": "end" }, tickText(tick, told.log_y))]),
-    crosswise(across, places, told.log_x, width).map((tick) => svg("text", { x: px(across(tick)), y: HEIGHT - BOTTOM + 14, "text-anchor": anchor(across(tick), left, width) }, tickText(tick, told.log_x))),
-    wordy ? null : svg("text", { x: 0, y: HEIGHT - 4 }, `↑ ${told.y_label}`),
-    svg("text", { x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, wordy ? `${told.x_label} →` : told.x_label),
+    { class: "plot", width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", tabindex: 0, "aria-label": describePlot(plot, series) },
+    marks.map((tick) => [svg("path", { class: "tick", d: `M${left} ${px(rise(tick))}H${width - RIGHT}` }), svg("text", { x: left - 6, y: px(rise(tick) + 4), "text-anchor": "end" }, tickText(tick, plot.log_y))]),
+    crosswise(across, places, plot.log_x, width).map((tick) => svg("text", { x: px(across(tick)), y: HEIGHT - BOTTOM + 14, "text-anchor": anchor(across(tick), left, width) }, tickText(tick, plot.log_x))),
+    wordy ? null : svg("text", { x: 0, y: HEIGHT - 4 }, `↑ ${plot.y_label}`),
+    svg("text", { x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, wordy ? `${plot.x_label} →` : plot.x_label),
     body,
     equal === null ? null : [svg("path", { class: "equal", d: `M${left} ${px(rise(equal))}H${width - RIGHT}` }), svg("text", { class: "name", x: width - RIGHT, y: px(rise(equal) - 4), "text-anchor": "end" }, amount(equal))],
     named?.map(({ name, x, y }, i) => svg("text", { class: `name s${series[i].at}`, x: px(x), y: px(y), "text-anchor": "middle" }, name)),
     ring,
   );
-  const heard = el("p", { class: "unseen", "aria-live": "polite" });
-  follow(app, node, ring, heard, told, series, at);
+  const liveRegion = el("p", { class: "visually-hidden", "aria-live": "polite" });
+  follow(app, node, ring, liveRegion, plot, series, at);
   const legend = series.length > 1 && !named ? el("ul", { class: "series" }, series.map((one) => el("li", {}, sample(kind, one.at), one.name))) : null;
-  return [wordy ? el("p", { class: "up" }, `↑ ${told.y_label}`) : null, legend, node, heard];
+  return [wordy ? el("p", { class: "up" }, `↑ ${plot.y_label}`) : null, legend, node, liveRegion];
 }
 
 // Axes
@@ -135,9 +135,9 @@ const pathOf = (points) => line()(points.map(([x, y]) => [+px(x), +px(y)]));
 
 // Bodies
 
-function lineOf(series, { told, across, rise, at }) {
+function lineOf(series, { plot, across, rise, at }) {
   const bands = series.map((one) => {
-    const sure = one.points.filter(({ low, high }) => there(low, told.log_y) && there(high, told.log_y));
+    const sure = one.points.filter(({ low, high }) => there(low, plot.log_y) && there(high, plot.log_y));
     const band = area().x((point) => +px(across(point.x))).y0((point) => +px(rise(point.low))).y1((point) => +px(rise(point.high)));
     return sure.length > 1 ? svg("path", { class: `band s${one.at}`, d: band(sure) }) : null;
   });
@@ -148,9 +148,9 @@ function lineOf(series, { told, across, rise, at }) {
   return [bands, curves, series.length === 1 && series[0].points.length <= 8 ? values(series[0].points, at) : null];
 }
 
-function pointsOf(series, { told, rise, at }) {
+function pointsOf(series, { plot, rise, at }) {
   return series.map((one) => {
-    const whiskers = one.points.length <= 40 ? one.points.filter(({ low, high }) => there(low, told.log_y) && there(high, told.log_y)) : [];
+    const whiskers = one.points.length <= 40 ? one.points.filter(({ low, high }) => there(low, plot.log_y) && there(high, plot.log_y)) : [];
     return [
       whiskers.map((point) => svg("path", { class: `whisker s${one.at}`, d: `M${px(at(point)[0])} ${px(rise(point.low))}V${px(rise(point.high))}` })),
       one.points.map((point) => shape(`point s${one.at}${one.points.length > 60 ? " many" : ""}`, at(point), SHAPES[one.at])),
@@ -158,15 +158,15 @@ function pointsOf(series, { told, rise, at }) {
   });
 }
 
-function barsOf(series, { told, across, rise, places, width, left }) {
+function barsOf(series, { plot, across, rise, places, width, left }) {
   const apart = places.length > 1 ? Math.min(...places.slice(1).map((place, i) => across(place) - across(places[i]))) : (width - left) / 3;
   const broad = Math.max(1, (0.8 * apart) / series.length);
-  const floor = told.log_y ? rise.range()[0] : rise(0);
+  const floor = plot.log_y ? rise.range()[0] : rise(0);
   return series.map((one, n) =>
     one.points.map((point) => {
       const x = across(point.x) - (broad * series.length) / 2 + n * broad;
       const y = rise(point.y);
-      const sure = there(point.low, told.log_y) && there(point.high, told.log_y);
+      const sure = there(point.low, plot.log_y) && there(point.high, plot.log_y);
       return [svg("rect", { class: `column s${one.at}`, x: px(x), y: px(Math.min(y, floor)), width: px(Math.max(0.8, broad - 1)), height: px(Math.max(0.5, Math.abs(y - floor))) }), sure ? svg("path", { class: "whisker over", d: `M${px(x + broad / 2)} ${px(rise(point.low))}V${px(rise(point.high))}` }) : null];
     }),
   );
@@ -198,17 +198,17 @@ function sample(kind, at) {
 
 const between = ({ low, high }) => (low === null || high === null ? "" : ` (${amount(low)} to ${amount(high)})`);
 
-const saidOf = (told, one, point) => `${one.name}\n${told.x_label}: ${amount(point.x)}\n${told.y_label}: ${amount(point.y)}${between(point)}`;
+const describePoint = (plot, one, point) => `${one.name}\n${plot.x_label}: ${amount(point.x)}\n${plot.y_label}: ${amount(point.y)}${between(point)}`;
 
 /** What the picture shows, in words: every number where they are few, else some of them evenly. */
-function spoken(told, series) {
-  const some = (points) => (points.length <= SPOKEN ? points : Array.from({ length: SPOKEN }, (_, i) => points[Math.round((i * (points.length - 1)) / (SPOKEN - 1))]));
-  const parts = series.map((one) => `${one.name}${one.points.length > SPOKEN ? `, ${SPOKEN} of ${one.points.length} points` : ""}: ${some(one.points).map((point) => `${amount(point.x)}: ${amount(point.y)}${between(point)}`).join(", ")}`);
-  return `${told.y_label} against ${told.x_label}. ${parts.join(". ")}${told.reference === null ? "" : `. Dashed, to compare with: ${amount(told.reference)}`}`;
+function describePlot(plot, series) {
+  const some = (points) => (points.length <= MAX_DESCRIBED ? points : Array.from({ length: MAX_DESCRIBED }, (_, i) => points[Math.round((i * (points.length - 1)) / (MAX_DESCRIBED - 1))]));
+  const parts = series.map((one) => `${one.name}${one.points.length > MAX_DESCRIBED ? `, ${MAX_DESCRIBED} of ${one.points.length} points` : ""}: ${some(one.points).map((point) => `${amount(point.x)}: ${amount(point.y)}${between(point)}`).join(", ")}`);
+  return `${plot.y_label} against ${plot.x_label}. ${parts.join(". ")}${plot.reference === null ? "" : `. Dashed, to compare with: ${amount(plot.reference)}`}`;
 }
 
 /** The pointer finds the nearest point; the arrows go along a series, or to the next. */
-function follow(app, node, ring, heard, told, series, at) {
+function follow(app, node, ring, liveRegion, plot, series, at) {
   let here = null; // series and point
   const show = (one, i, aloud) => {
     here = [one, i];
@@ -216,15 +216,15 @@ function follow(app, node, ring, heard, told, series, at) {
     ring.setAttribute("cx", px(x));
     ring.setAttribute("cy", px(y));
     ring.setAttribute("visibility", "visible");
-    const words = saidOf(told, one, one.points[i]);
-    app.tip.say(ring, words);
-    if (aloud) heard.textContent = words.replaceAll("\n", ", ");
+    const words = describePoint(plot, one, one.points[i]);
+    app.tip.showAt(ring, words);
+    if (aloud) liveRegion.textContent = words.replaceAll("\n", ", ");
   };
   const leave = () => {
     ring.setAttribute("visibility", "hidden");
     app.tip.hide();
   };
-  const flat = told.kind === "points" ? 1 : 0.2; // along a line what counts is x
+  const flat = plot.kind === "points" ? 1 : 0.2; // along a line what counts is x
   node.addEventListener("pointermove", (event) => {
     const box = node.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];

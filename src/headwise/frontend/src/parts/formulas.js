@@ -1,4 +1,4 @@
-/** Where a number of the example came from: the formula with its values, the numbers it was made of, and what an honest step would have given. */
+/** Where a number of the example came from: the formula with its values, the numbers it was made of, and what an unmodified step would have given. */
 
 import { fixed } from "../format.js";
 
@@ -8,16 +8,16 @@ const bracketed = (number) => (number < 0 ? `(${two(number)})` : two(number));
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 /**
- * @returns {{title: string, text: string, note: string, sources: string[], honest: number|null}} sources are "id:row,column"
+ * @returns {{title: string, text: string, note: string, sources: string[], expected: number | null, actual: number, differs: boolean}} sources are "id:row,column"
  */
 export function explain(found, id, i, j) {
   const [name, head] = id.split(".");
-  const told = WAYS[name]?.(found.matrices, i, j, head === undefined ? null : +head, found);
-  if (!told) return null;
+  const way = WAYS[name]?.(found.matrices, i, j, head === undefined ? null : +head, found);
+  if (!way) return null;
   const actual = valueOf(found, id, i, j);
-  const { honest = null } = told;
-  const lied = honest !== null && Math.abs(honest - actual) > 1e-9;
-  return { note: "", sources: [], ...told, honest, lied, actual, title: titleOf(name, head) };
+  const { expected = null } = way;
+  const differs = expected !== null && Math.abs(expected - actual) > 1e-9;
+  return { note: "", sources: [], ...way, expected, differs, actual, title: titleOf(name, head) };
 }
 
 export function valueOf(found, id, i, j) {
@@ -38,7 +38,7 @@ function projected(name) {
     const pairs = m.x[i].map((value, k) => [value, slice[k][j]]);
     const at = columnIn(found.maps[`w_${name}`], slice, j);
     const sources = [...row("x", i, m.x[i].length), ...(at < 0 ? [] : column(`map.w_${name}`, at, slice.length))];
-    return { text: `${name}[${i},${j}] = x[${i}] · w_${name}[:,${at < 0 ? j : at}] = ${times(pairs)}`, honest: sum(pairs.map(([a, b]) => a * b)), sources };
+    return { text: `${name}[${i},${j}] = x[${i}] · w_${name}[:,${at < 0 ? j : at}] = ${times(pairs)}`, expected: sum(pairs.map(([a, b]) => a * b)), sources };
   };
 }
 
@@ -52,7 +52,7 @@ export const rowIn = (map, slice, e) => map.findIndex((line) => line.every((valu
 
 const WAYS = {
   x: (m, i, j) => ({ text: `x[${i},${j}]`, note: `feature ${j} of token ${i}: given` }),
-  map: (m, i, j, head, found) => ({ text: `[${i},${j}]`, note: "learned" }),
+  map: (m, i, j) => ({ text: `[${i},${j}]`, note: "learned" }),
   q: projected("q"),
   k: projected("k"),
   v: projected("v"),
@@ -61,7 +61,7 @@ const WAYS = {
     const dot = sum(q.map((value, d) => value * k[d]));
     return {
       text: `score[${i},${j}] = q[${i}] · k[${j}] ÷ √${q.length} = (${times(q.map((value, d) => [value, k[d]]))}) ÷ ${two(Math.sqrt(q.length))}`,
-      honest: dot / Math.sqrt(q.length),
+      expected: dot / Math.sqrt(q.length),
       sources: [...row(`q.${head}`, i, q.length), ...row(`k.${head}`, j, k.length)],
     };
   },
@@ -73,7 +73,7 @@ const WAYS = {
     return {
       text: `weight[${i},${j}] = exp(${two(scores[j])}) ÷ (${scores.map((score) => `exp(${two(score)})`).join(" + ")})`,
       note: `row ${i}: ${weights.map((weight) => fixed(weight, 3)).join(" + ")} = ${fixed(sum(weights), 6)}`,
-      honest: Math.exp(scores[j] - top) / total,
+      expected: Math.exp(scores[j] - top) / total,
       sources: row(`scores.${head}`, i, scores.length),
     };
   },
@@ -82,16 +82,16 @@ const WAYS = {
     const pairs = weights.map((weight, key) => [weight, m.v[head][key][j]]);
     return {
       text: `z[${i},${j}] = Σ weight[${i},j] · v[j,${j}] = ${times(pairs)}`,
-      honest: sum(pairs.map(([a, b]) => a * b)),
+      expected: sum(pairs.map(([a, b]) => a * b)),
       sources: [...row(`weights.${head}`, i, weights.length), ...column(`v.${head}`, j, weights.length)],
     };
   },
   concat(m, i, j) {
-    const widths = m.z.map((said) => said[0].length);
+    const widths = m.z.map((rows) => rows[0].length);
     let head = 0;
     let at = j;
     while (at >= widths[head]) at -= widths[head++];
-    return { text: `concat[${i},${j}] = z[${i},${at}] of head ${head}`, honest: m.z[head][i][at], sources: [`z.${head}:${i},${at}`] };
+    return { text: `concat[${i},${j}] = z[${i},${at}] of head ${head}`, expected: m.z[head][i][at], sources: [`z.${head}:${i},${at}`] };
   },
   writes(m, i, j, head, found) {
     const slice = m.w_o[head];
@@ -99,17 +99,17 @@ const WAYS = {
     const rows = slice.map((_, e) => rowIn(found.maps.w_o, slice, e));
     return {
       text: `writes[${i},${j}] of head ${head} = z[${i}] · its rows of w_o = ${times(pairs)}`,
-      honest: sum(pairs.map(([a, b]) => a * b)),
+      expected: sum(pairs.map(([a, b]) => a * b)),
       sources: [...row(`z.${head}`, i, pairs.length), ...rows.filter((e) => e >= 0).map((e) => `map.w_o:${e},${j}`)],
     };
   },
-  out(m, i, j, head, found) {
+  out(m, i, j, _head, found) {
     const parts = m.writes.map((written) => written[i][j]);
     const concat = m.concat[i];
     return {
       text: `out[${i},${j}] = ${parts.map((part, one) => `head ${one}: ${two(part)}`).join("  +  ")}`,
       note: `the same as concat[${i}] · w_o[:,${j}] = ${times(concat.map((value, k) => [value, found.maps.w_o[k]?.[j] ?? 0]))}`,
-      honest: sum(parts),
+      expected: sum(parts),
       sources: [...row("concat", i, concat.length), ...column("map.w_o", j, found.maps.w_o.length), ...parts.map((_, one) => `writes.${one}:${i},${j}`)],
     };
   },

@@ -7,7 +7,7 @@ import { diverging, sequential } from "../ramp.js";
 import { checkOf, colourShare, isSigned, reach, titleOf, valueText } from "./measures.js";
 import { roleOf, roleWord, shapesOf } from "./roles.js";
 import { stateOf } from "./verdicts.js";
-import { painted } from "./thumb.js";
+import { painted } from "./thumbnail.js";
 
 const SIZES = { S: null, M: 34, L: 66 }; // S fits the width
 const BARS = 26;
@@ -19,6 +19,19 @@ const TALLEST = 1180;
 const CAPTION = 16;
 
 export class Grid {
+  /** @type {any} */ app;
+  /** @type {(layer: number, head: number) => void} */ choose;
+  /** @type {() => void} */ open;
+  /** @type {(layer: number, head: number) => boolean} */ pass;
+  /** @type {[number, number] | null} */ hovered;
+  /** @type {CanvasRenderingContext2D} */ context;
+  /** @type {Record<string, string>} */ colour;
+  /** @type {[number, number]} */ view;
+  /** @type {[number, number]} */ total;
+  /** @type {[number, number][]} */ list;
+  /** @type {Map<number, number>} */ at;
+  /** @type {number} */ frame;
+
   constructor(app, { choose, open }) {
     Object.assign(this, { app, choose, open, pass: () => true, hovered: null });
     this.canvas = el("canvas", { "aria-hidden": "true" });
@@ -41,16 +54,17 @@ export class Grid {
   }
 
   /** Anything may have changed: lay out and draw anew. */
+  /** @param {{pass?: (layer: number, head: number) => boolean}} options */
   refresh({ pass } = {}) {
     if (pass) this.pass = pass;
-    if (!this.app.world.part) return;
+    if (!this.app.client.part) return;
     this.layout();
     this.place();
     this.soon();
   }
 
   resized() {
-    if (this.app.world.part && this.node.clientWidth !== this.laidOut) this.refresh();
+    if (this.app.client.part && this.node.clientWidth !== this.laidOut) this.refresh();
   }
 
   soon() {
@@ -61,8 +75,8 @@ export class Grid {
   // Where things are
 
   layout() {
-    const { part } = this.app.world;
-    const { colour, order, size } = this.app.state;
+    const { part } = this.app.client;
+    const { order, size } = this.app.state;
     const width = this.node.clientWidth || 640;
     this.laidOut = width;
     const narrow = width < 520;
@@ -72,7 +86,7 @@ export class Grid {
     this.group = part.key_heads_of.every((one) => one === shared) && shared < part.heads_of[0] ? part.heads_of[0] / shared : 0;
     const groups = this.group ? part.heads / this.group : 1;
     const [across, along] = this.down ? [part.heads, part.layers] : [part.layers, part.heads];
-    if (this.ranked) return this.layoutRanked(width, colour);
+    if (this.ranked) return this.layoutRanked(width);
     this.left = this.down ? LEFT + 14 : LEFT + (this.group ? 0 : -10);
     this.top = this.down ? AXIS + (this.group ? AXIS + 2 : 0) : BARS + AXIS;
     this.right = this.down ? MARKS : 0;
@@ -85,13 +99,14 @@ export class Grid {
   }
 
   layoutRanked(width) {
-    const { part } = this.app.world;
+    const { part } = this.app.client;
     const { order, size } = this.app.state;
+    /** @type {[number, number][]} */
     const heads = [];
     for (let layer = 0; layer < part.layers; layer++) for (let head = 0; head < part.heads_of[layer]; head++) heads.push([layer, head]);
     const name = order.replace(/^-/, "");
     const sign = order.startsWith("-") ? 1 : -1;
-    const value = ([layer, head]) => this.app.world.at(name, layer, head);
+    const value = ([layer, head]) => this.app.client.value(name, layer, head);
     const known = (number) => (Number.isNaN(number) ? -Infinity : number);
     this.list = heads.filter((one) => this.pass(...one)).concat(heads.filter((one) => !this.pass(...one)));
     const passing = heads.filter((one) => this.pass(...one)).length;
@@ -130,8 +145,9 @@ export class Grid {
     return [this.left + a, this.top + b];
   }
 
+  /** @returns {[number, number] | null} */
   headAt(x, y) {
-    const { part } = this.app.world;
+    const { part } = this.app.client;
     if (this.ranked) {
       const [column, row] = [Math.floor((x - this.left) / this.pitch), Math.floor((y - this.top) / (this.pitch + CAPTION))];
       if (column < 0 || column >= this.columns || row < 0) return null;
@@ -159,9 +175,10 @@ export class Grid {
     const [x, y] = this.corner(...at);
     const side = this.pitch - 2;
     for (const [property, value] of [["left", x - this.node.scrollLeft], ["top", y - this.node.scrollTop], ["width", side], ["height", side]]) this.hover.style.setProperty(property, `${value}px`);
-    this.app.tip.say(this.hover, this.words(...at));
+    this.app.tip.showAt(this.hover, this.words(...at));
   }
 
+  /** @returns {[number, number] | null} */
   headUnder(event) {
     const box = this.node.getBoundingClientRect();
     return this.headAt(event.clientX - box.left + this.node.scrollLeft, event.clientY - box.top + this.node.scrollTop);
@@ -184,8 +201,9 @@ export class Grid {
     this.cell.focus({ preventScroll: true });
   }
 
+  /** @returns {[number, number] | undefined} */
   stepped(layer, head, [across, along]) {
-    const { part } = this.app.world;
+    const { part } = this.app.client;
     const limited = (value, count) => Math.max(0, Math.min(count - 1, value));
     if (this.ranked) {
       const index = this.at.get(layer * 1000 + head) ?? 0;
@@ -197,20 +215,20 @@ export class Grid {
   }
 
   words(layer, head) {
-    const { world, state } = this.app;
-    const role = roleOf(world, layer, head);
+    const { client, state } = this.app;
+    const role = roleOf(client, layer, head);
     const name = ["map", "role"].includes(state.colour) ? "entropy" : state.colour;
-    const measured = world.measure(name) ? `${titleOf(name)} ${valueText(name, world.at(name, layer, head))}` : null;
-    const scaled = world.scaled(layer, head);
-    const refused = world.refusal && checkOf(world, state.colour) === "writes" ? `refused: ${world.refusal}` : measured;
-    const kv = this.group ? `kv ${world.keyHead(layer, head)}` : null;
-    return [[headName(layer, head), kv, roleWord(role)].filter(Boolean).join(" · "), refused, scaled === 1 ? null : scaled === 0 ? "silenced" : `× ${scaled}`].filter(Boolean).join("\n");
+    const measured = client.measure(name) ? `${titleOf(name)} ${valueText(name, client.value(name, layer, head))}` : null;
+    const scaled = client.scaleOf(layer, head);
+    const refused = client.refusal && checkOf(client, state.colour) === "writes" ? `refused: ${client.refusal}` : measured;
+    const kv = this.group ? `kv ${client.keyHead(layer, head)}` : null;
+    return [[headName(layer, head), kv, roleWord(role)].filter(Boolean).join(" · "), refused, scaled === 1 ? null : scaled === 0 ? "ablated" : `× ${scaled}`].filter(Boolean).join("\n");
   }
 
   /** Move the focus cell to the chosen head, and what is seen to it. */
   place() {
     const { layer, head } = this.app.state;
-    const { part } = this.app.world;
+    const { part } = this.app.client;
     const [x, y] = this.corner(layer, head);
     const side = this.pitch - 2;
     for (const [property, value] of [["left", x], ["top", y], ["width", side], ["height", side]]) this.cell.style.setProperty(property, `${value}px`);
@@ -234,8 +252,8 @@ export class Grid {
 
   draw() {
     const { app } = this;
-    const { world, state } = app;
-    if (!world.part || !this.view) return;
+    const { client, state } = app;
+    if (!client.part || !this.view) return;
     const ratio = devicePixelRatio || 1;
     const context = this.canvas.getContext("2d");
     const style = getComputedStyle(app.root);
@@ -257,8 +275,8 @@ export class Grid {
   }
 
   cells(shift) {
-    const { world, state, theme } = this.app;
-    const { part } = world;
+    const { client, state, theme } = this.app;
+    const { part } = client;
     const kind = state.colour;
     const paint = this.painter(kind, theme);
     const side = this.pitch - 2;
@@ -270,17 +288,17 @@ export class Grid {
         this.context.globalAlpha = this.pass(layer, head) ? 1 : 0.14;
         paint(layer, head, x, y, side);
         this.context.globalAlpha = 1;
-        if (world.scaled(layer, head) !== 1) this.editSign(x + side, y);
+        if (client.scaleOf(layer, head) !== 1) this.editSign(x + side, y);
         if (this.ranked) this.caption(headName(layer, head), x + side / 2, y + side + 12);
       }
   }
 
   /** How a cell is filled: its map, its role, or the colour of its number. */
   painter(kind, theme) {
-    const { world } = this.app;
+    const { client } = this.app;
     const { context } = this;
     if (kind === "map") {
-      const { thumbs } = world;
+      const { thumbnails: thumbs } = client;
       const picture = this.picture(thumbs, theme);
       return (layer, head, x, y, side) => {
         context.fillStyle = this.colour.sunk;
@@ -290,11 +308,11 @@ export class Grid {
         context.drawImage(picture, head * thumbs.columns, layer * thumbs.rows, thumbs.columns, thumbs.rows, x, y, side, side);
       };
     }
-    if (kind === "role") return (layer, head, x, y, side) => this.roleCell(roleOf(world, layer, head), x, y, side);
-    const ends = reach(world, kind);
-    const refused = world.refusal && checkOf(world, kind) === "writes";
+    if (kind === "role") return (layer, head, x, y, side) => this.roleCell(roleOf(client, layer, head), x, y, side);
+    const ends = reach(client, kind);
+    const refused = client.refusal && checkOf(client, kind) === "writes";
     return (layer, head, x, y, side) => {
-      const number = world.at(kind, layer, head);
+      const number = client.value(kind, layer, head);
       if (refused || Number.isNaN(number)) return this.hatch(x, y, side);
       context.fillStyle = (isSigned(kind) ? diverging : sequential)(colourShare(kind, number, ends), theme);
       context.fillRect(x, y, side, side);
@@ -360,7 +378,7 @@ export class Grid {
     context.translate(x, y);
     context.rotate(turn);
     context.font = `${weight} 11px ${getComputedStyle(this.app.root).fontFamily}`;
-    context.textAlign = align;
+    context.textAlign = /** @type {CanvasTextAlign} */ (align);
     context.fillStyle = colour;
     context.fillText(text, 0, 0);
     context.restore();
@@ -368,8 +386,8 @@ export class Grid {
 
   /** Numbers of layers and heads, brackets, bars and marks stay in view while cells move. */
   axes(shift, kind) {
-    const { world, state } = this.app;
-    const { part } = world;
+    const { client, state } = this.app;
+    const { part } = client;
     const { context } = this;
     const clip = (x, y, w, h, draw) => {
       context.save();
@@ -436,7 +454,7 @@ export class Grid {
   }
 
   brackets(start, draw) {
-    const { part } = this.app.world;
+    const { part } = this.app.client;
     if (!this.group) return;
     for (let group = 0; group * this.group < part.heads; group++) {
       const first = group * this.group;
@@ -446,13 +464,13 @@ export class Grid {
 
   /** Mean of a layer's heads, the largest 1. */
   bars(kind) {
-    const { world } = this.app;
-    const { part } = world;
-    this.barName = barsOf(world, kind);
+    const { client } = this.app;
+    const { part } = client;
+    this.barName = barsOf(client, kind);
     const means = Array.from({ length: part.layers }, (_, layer) => {
       let [sum, count] = [0, 0];
       for (let head = 0; head < part.heads_of[layer]; head++) {
-        const number = world.at(this.barName, layer, head);
+        const number = client.value(this.barName, layer, head);
         if (Number.isFinite(number)) [sum, count] = [sum + number, count + 1];
       }
       return count ? Math.max(0, sum / count) : 0;
@@ -462,8 +480,8 @@ export class Grid {
   }
 
   layerMark(layer, x, y) {
-    const { world, state } = this.app;
-    const found = stateOf(world, checkOf(world, state.colour === "role" ? "entropy" : state.colour), layer);
+    const { client, state } = this.app;
+    const found = stateOf(client, checkOf(client, state.colour === "role" ? "entropy" : state.colour), layer);
     if (!found) return;
     const kind = { passes: "equal", fails: "fails", refused: "refused" }[found];
     const { context } = this;
@@ -477,7 +495,7 @@ export class Grid {
 }
 
 /** What the bars beside layers show: the measure itself, or what tells most of all there is. */
-export function barsOf(world, kind) {
-  if (!["map", "role"].includes(kind) && world.measure(kind)) return kind;
-  return ["importance", "write_norm", "entropy"].find((name) => world.measure(name)) ?? "entropy";
+export function barsOf(client, kind) {
+  if (!["map", "role"].includes(kind) && client.measure(kind)) return kind;
+  return ["importance", "write_norm", "entropy"].find((name) => client.measure(name)) ?? "entropy";
 }

@@ -5,7 +5,7 @@ import { fixed } from "../format.js";
 import { paper } from "../ramp.js";
 
 /**
- * @param {object} told id, caption, after the caption, rows of numbers, kind "weights" or "signed", the largest size for its colours, theme,
+ * @param {object} info id, caption, after the caption, rows of numbers, kind "weights" or "signed", the largest size for its colours, theme,
  *   colours above columns and beside rows (by head), and what to do when a cell is pointed at or chosen.
  */
 export function matrix({ id, name, after, rows, kind, reach, theme, above = null, beside = null, point, choose }) {

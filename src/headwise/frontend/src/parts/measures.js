@@ -3,7 +3,7 @@
 import { brief } from "../format.js";
 
 const TITLES = {
-  entropy: "entropy", max_weight: "largest weight", participation: "keys in use", distance: "mean distance", first: "first token", previous: "token before", self: "itself",
+  entropy: "entropy", max_weight: "largest weight", participation: "keys in use", distance: "mean distance", first: "first token", previous: "previous token", self: "self",
   sink: "sink’s share", write_norm: "write norm", write_share: "write share", write_cosine: "write cosine", importance: "importance",
 };
 const SIGNED = new Set(["write_share", "write_cosine"]);
@@ -14,18 +14,18 @@ export const titleOf = (name) => TITLES[name] ?? name.replaceAll("_", " ");
 export const isSigned = (name) => SIGNED.has(name);
 
 /** Every measure that there is now: of the run, and of work that was asked for. */
-export function measuresOf(world) {
-  const told = (world.run?.measures ?? []).filter((one) => one.name !== "peak");
-  const importance = world.importance ? [{ name: "importance", statement: "what silencing the head does to the output", unit: world.importance.unit, of: "importance" }] : [];
-  return [...told, ...importance];
+export function measuresOf(client) {
+  const info = (client.run?.measures ?? []).filter((one) => one.name !== "peak");
+  const importance = client.importance ? [{ name: "importance", statement: "effect of ablating the head on the output", unit: client.importance.unit, of: "importance" }] : [];
+  return [...info, ...importance];
 }
 
 /** Those that are shown beside a head, in an order. */
-export const shownMeasures = (world) => measuresOf(world).filter((one) => PREFERRED.includes(one.name)).sort((a, b) => PREFERRED.indexOf(a.name) - PREFERRED.indexOf(b.name));
+export const shownMeasures = (client) => measuresOf(client).filter((one) => PREFERRED.includes(one.name)).sort((a, b) => PREFERRED.indexOf(a.name) - PREFERRED.indexOf(b.name));
 
-/** The ends of the scale: of shares 0 to 1, around 0 where there are signs, else the smallest and largest that there are. */
-export function reach(world, name) {
-  const data = world.measure(name)?.data;
+/** @returns {[number, number]} the ends of the scale: of shares 0 to 1, around 0 where there are signs, else the smallest and largest that there are. */
+export function reach(client, name) {
+  const data = client.measure(name)?.data;
   if (!data) return [0, 1];
   let [low, high] = [Infinity, -Infinity];
   for (const number of data) if (Number.isFinite(number)) [low, high] = [Math.min(low, number), Math.max(high, number)];
@@ -47,8 +47,8 @@ export const scaleWord = (name) => (SIGNED.has(name) || name === "importance" ? 
 export const valueText = (name, number) => (SHARES.has(name) || SIGNED.has(name) ? (Number.isNaN(number) ? "–" : brief(number)) : brief(number));
 
 /** Which check of the proof stands behind a measure. */
-export function checkOf(world, name) {
+export function checkOf(client, name) {
   if (name === "map") return "weights";
   if (name === "importance") return "model";
-  return measuresOf(world).find((one) => one.name === name)?.of === "writes" ? "writes" : "statistics";
+  return measuresOf(client).find((one) => one.name === name)?.of === "writes" ? "writes" : "statistics";
 }

@@ -1,7 +1,7 @@
 /** Maps as OpenSeadragon sees them: an image of T × S pixels, whose tiles are arrays that are coloured here. */
 
-import OpenSeadragon from "../../vendor/openseadragon.cjs";
-import { codeOf, codes } from "./thumb.js";
+import OpenSeadragon from "#openseadragon";
+import { codeOf, codes } from "./thumbnail.js";
 import { half } from "../transport.js";
 
 const SIDE = 256;
@@ -28,14 +28,22 @@ function halves() {
 }
 
 export class Tiles {
-  constructor(world, layer, head) {
-    Object.assign(this, { world, layer, head, run: world.run, part: world.part, kept: new Map(), failed: () => {} });
+  /** @type {import("../client.js").Client} */ client;
+  /** @type {number} */ layer;
+  /** @type {number} */ head;
+  /** @type {any} */ run;
+  /** @type {any} */ part;
+  /** @type {Map<string, Promise<any>>} */ kept;
+  /** @type {(failure: Error) => void} */ failed;
+
+  constructor(client, layer, head) {
+    Object.assign(this, { client, layer, head, run: client.run, part: client.part, kept: new Map(), failed: () => {} });
   }
 
   get(level, column, row) {
     const key = `${level} ${column} ${row}`;
     if (!this.kept.has(key)) {
-      const promise = this.world.tile(this.layer, this.head, level, column, row).then(tileCodes);
+      const promise = this.client.tile(this.layer, this.head, level, column, row).then(tileCodes);
       this.kept.set(key, promise);
       promise.catch(() => this.kept.delete(key));
       if (this.kept.size > KEPT) this.kept.delete(this.kept.keys().next().value);

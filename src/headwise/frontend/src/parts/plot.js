@@ -1,6 +1,6 @@
 /** A small line plot of few points, each with its number. */
 
-import { line, scaleLinear, scaleLog } from "../../vendor/d3.js";
+import { line, scaleLinear, scaleLog } from "#d3";
 import { svg } from "../dom.js";
 import { fixed } from "../format.js";
 

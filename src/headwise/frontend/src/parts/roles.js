@@ -1,4 +1,4 @@
-/** Roles: the glyph of each is its ideal map; the evidence is what was measured against its bar. */
+/** Roles: the glyph of each is its ideal map; the evidence is its score against a threshold. */
 
 import { svg } from "../dom.js";
 
@@ -26,24 +26,24 @@ const SHAPES = {
   uniform: Array.from({ length: 6 }, (_, i) => [0, i, i + 1, 1, 0.45]),
 };
 const MEANINGS = {
-  sink: "the first token takes the weight",
-  previous: "looks one token back",
-  self: "looks at itself",
-  induction: "looks after the last occurrence of the token",
-  duplicate: "looks at the last occurrence of the token",
-  mixed: "no role passes its bar",
+  sink: "most of the weight is on the first token",
+  previous: "attends to the previous token",
+  self: "attends to the token itself",
+  induction: "attends to the token after the previous occurrence of the current token",
+  duplicate: "attends to the previous occurrence of the current token",
+  mixed: "no role passes its threshold",
 };
-/** What the statistics of one text alone can tell, and the bar for the name. */
+/** Roles that the statistics of one text show, and the threshold for the name. */
 const OF_STATISTICS = [
-  { name: "sink", measure: "first", bar: 0.6, statement: "weight on the first token, on this text" },
-  { name: "previous", measure: "previous", bar: 0.4, statement: "weight on the token before, on this text" },
-  { name: "self", measure: "self", bar: 0.4, statement: "weight on the token itself, on this text" },
+  { name: "sink", measure: "first", threshold: 0.6, statement: "weight on the first token, on this text" },
+  { name: "previous", measure: "previous", threshold: 0.4, statement: "weight on the previous token, on this text" },
+  { name: "self", measure: "self", threshold: 0.4, statement: "weight on the token itself, on this text" },
 ];
 
 export const shapesOf = (role) => SHAPES[Object.keys(SHAPES).find((name) => role?.startsWith(name))] ?? null;
-export function meaningOf(world, role) {
-  const told = tasksOf(world).find((one) => one.name === role);
-  return told ? `${told.name}\n${told.statement}` : (MEANINGS[role] ?? role);
+export function meaningOf(client, role) {
+  const info = testedTasks(client).find((one) => one.name === role);
+  return info ? `${info.name}\n${info.statement}` : (MEANINGS[role] ?? role);
 }
 
 export function glyph(role, size = 12) {
@@ -52,41 +52,50 @@ export function glyph(role, size = 12) {
   return svg("svg", { class: "glyph", width: size, height: size, viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" }, shapes);
 }
 
-/** The role of a head: as it was tried, else what the statistics of this text say. */
-export function roleOf(world, layer, head) {
-  const tried = rolesOf(world);
-  if (tried) return tried.role[layer]?.[head] ?? "mixed";
-  const cast = castsOf(world).find((one) => one.role[layer]?.[head]);
-  if (cast) return cast.role[layer][head];
-  let best = { name: "mixed", over: 1 };
-  for (const { name, measure, bar } of OF_STATISTICS) {
-    const over = world.at(measure, layer, head) / bar;
-    if (over >= best.over) best = { name, over };
+/** Every task that was tested on this model and fits the part that is shown, singly or with all others. */
+function testedTasks(client) {
+  return [...(client.roleScores.get(client.run?.model)?.values() ?? [])].filter((task) => task.members.length === client.part?.layers);
+}
+
+/** The names of the roles and tasks that were tested. */
+export const testedRoles = (client) => testedTasks(client).flatMap((task) => [task.name, task.role]);
+
+/** Whether every role that can be tested here was tested. */
+export function allRolesTested(client) {
+  const tested = new Set(testedTasks(client).map((task) => task.role));
+  return client.testableRoles.length > 0 && client.testableRoles.every(({ name }) => tested.has(name));
+}
+
+/** Whether a head was found to have a role, or the task of a role, that begins so. */
+export const hasRole = (client, layer, head, role) => testedTasks(client).some((task) => task.members[layer]?.[head] && (task.name.startsWith(role) || task.role.startsWith(role)));
+
+/** The role of a head: of those tested the one furthest above its baseline; else what the statistics of this text show. */
+export function roleOf(client, layer, head) {
+  let best = null;
+  for (const task of testedTasks(client)) {
+    const margin = (task.low?.[layer]?.[head] ?? task.values[layer]?.[head] ?? NaN) - task.baseline;
+    if (task.members[layer]?.[head] && (!best || margin > best.margin)) best = { name: task.name, margin };
   }
-  return best.name;
+  if (best) return best.name;
+  if (allRolesTested(client)) return "mixed";
+  let found = { name: "mixed", over: 1 };
+  for (const { name, measure, threshold } of OF_STATISTICS) {
+    const over = client.value(measure, layer, head) / threshold;
+    if (over >= found.over) found = { name, over };
+  }
+  return found.name;
 }
 
-/** All roles tried on this model, when they fit the part that is shown. */
-export function rolesOf(world) {
-  return world.roles && fits(world, world.roles) ? world.roles : null;
-}
-
-/** Single roles for which heads were asked, likewise. */
-export const castsOf = (world) => world.casts.filter((one) => fits(world, one));
-
-const fits = (world, found) => found.model === world.run?.model && found.role.length === world.part?.layers;
-const tasksOf = (world) => rolesOf(world)?.roles ?? castsOf(world).flatMap((one) => one.roles);
-
-/** Every role with what speaks for it: {name, value, bar, kind, statement}. Of the tasks of a role, the one that this head does best. */
-export function evidence(world, layer, head) {
-  const local = OF_STATISTICS.map((one) => ({ ...one, value: world.at(one.measure, layer, head), kind: "statistics" }));
+/** Every role with its evidence: {name, value, threshold, kind, statement}. Of the tasks of a role, the one that this head does best. */
+export function evidence(client, layer, head) {
+  const local = OF_STATISTICS.map((one) => ({ ...one, value: client.value(one.measure, layer, head), kind: "statistics" }));
   const best = new Map();
-  for (const { name, role, baseline: bar, statement, values, low } of tasksOf(world)) {
+  for (const { name, role, baseline: threshold, statement, values, low } of testedTasks(client)) {
     const value = values[layer]?.[head] ?? NaN;
-    const told = best.get(role);
-    if (!told || value - bar > told.value - told.bar) best.set(role, { name: role, bar, statement: `${statement}\n${name}`, value, low: low?.[layer]?.[head], kind: "tried" });
+    const info = best.get(role);
+    if (!info || value - threshold > info.value - info.threshold) best.set(role, { name: role, threshold, statement: `${statement}\n${name}`, value, low: low?.[layer]?.[head], kind: "tested" });
   }
-  const sorted = [...best.values()].filter((one) => Number.isFinite(one.value)).sort((a, b) => b.value - b.bar - (a.value - a.bar));
+  const sorted = [...best.values()].filter((one) => Number.isFinite(one.value)).sort((a, b) => b.value - b.threshold - (a.value - a.threshold));
   return [...local.filter((one) => !best.has(one.name)), ...sorted.slice(0, 8)];
 }
 

@@ -8,7 +8,7 @@ const LEFT = 72;
 const TOP = 60;
 
 export function shortMap(app, weights, { readout, lit }) {
-  const { part } = app.world;
+  const { part } = app.client;
   const [rows, columns] = weights.shape;
   const room = app.root.clientWidth < 760 ? app.root.clientWidth - 200 : 300; // a phone shows the whole map, if without numbers
   const side = Math.max(11, Math.min(32, Math.floor(room / Math.max(rows, columns))));

@@ -2,20 +2,20 @@
 
 import { el } from "../dom.js";
 import { shown } from "../format.js";
-import { coded, paintCodes, paintThumb } from "./thumb.js";
+import { coded, paintCodes, paintThumb } from "./thumbnail.js";
 
 const SHORT = 14;
 
 export function smallMap(app) {
-  const { world, theme } = app;
+  const { client, theme } = app;
   const { layer, head, token } = app.state;
-  const { part } = world;
+  const { part } = client;
   const canvas = el("canvas", { class: "thumb", role: "img", "aria-label": `map of layer ${layer}, head ${head}` });
   const labelled = part.queries <= SHORT && part.keys <= SHORT;
   const figure = el("figure", { class: `small-map${labelled ? " labelled" : ""}`, on: { click: () => app.go({ view: "head", zoom: "" }) } }, labelled ? labels(part) : null, canvas);
-  if (world.thumbs && world.thumbs.layersThere > layer) paintThumb(canvas, world.thumbs, layer, head, theme, "sqrt", token);
-  if (labelled && world.thumbs?.cell !== 1) {
-    world.weights(layer, head).then(({ data, shape }) => paintCodes(canvas, coded(data), shape[0], shape[1], theme, "sqrt", token)).catch(() => {
+  if (client.thumbnails && client.thumbnails.layersThere > layer) paintThumb(canvas, client.thumbnails, layer, head, theme, "sqrt", token);
+  if (labelled && client.thumbnails?.cell !== 1) {
+    client.weights(layer, head).then(({ data, shape }) => paintCodes(canvas, coded(data), shape[0], shape[1], theme, "sqrt", token)).catch(() => {
       // the thumbnail stays; the view of the head itself says what went wrong
     });
   }

@@ -6,8 +6,8 @@ import { mark, markOf } from "../marks.js";
 const HOLDS = { passes: true, fails: false, refused: null };
 
 /** The verdict of a check, over all layers or in one. */
-export function verdictOf(world, name, layer = null) {
-  const { proof, part } = world;
+export function verdictOf(client, name, layer = null) {
+  const { proof, part } = client;
   if (!proof) return null;
   const list = layer === null ? proof.verdicts : (proof.layers?.[part.name]?.[layer] ?? proof.verdicts);
   return list.find((one) => one.name === name) ?? proof.verdicts.find((one) => one.name === name) ?? null;
@@ -39,11 +39,11 @@ export function shortSentence(name, sentence = "") {
 }
 
 /** The mark of a number of this run; while the proof is being made, an estimate that says so. */
-export function runMark(world, name, layer = null, options) {
-  if (name === "writes" && world.refusal) return mark("refused", world.refusal, options);
-  const verdict = verdictOf(world, name, layer);
-  if (!verdict) return mark("estimate", world.errors.has("proof") ? `not proved: ${world.errors.get("proof").message}` : "being proved", options);
+export function runMark(client, name, layer = null, options) {
+  if (name === "writes" && client.refusal) return mark("refused", client.refusal, options);
+  const verdict = verdictOf(client, name, layer);
+  if (!verdict) return mark("estimate", client.run?.from_earlier_start ? "stored at an earlier start; being compared with the model" : client.errors.has("proof") ? `not proved: ${client.errors.get("proof").message}` : "being proved", options);
   return mark(markOf(HOLDS[verdict.state]), verdictWords(verdict, layer), options);
 }
 
-export const stateOf = (world, name, layer = null) => (name === "writes" && world.refusal ? "refused" : (verdictOf(world, name, layer)?.state ?? null));
+export const stateOf = (client, name, layer = null) => (name === "writes" && client.refusal ? "refused" : (verdictOf(client, name, layer)?.state ?? null));

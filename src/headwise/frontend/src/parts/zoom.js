@@ -3,11 +3,11 @@
 import { el, fill } from "../dom.js";
 import { fixed, grouped, shown } from "../format.js";
 import { SCALES, SCALE_SIGNS } from "../ramp.js";
-import { certifiedRow } from "./certified.js";
-import { failureNote, segmented } from "./note.js";
+import { certifiedRow } from "./certified-row.js";
+import { failureNote, segmented } from "./notes.js";
 import { OpenSeadragon, Tiles, coloured } from "./osd-source.js";
 import { rampBar } from "./ramp-bar.js";
-import { codes } from "./thumb.js";
+import { codes } from "./thumbnail.js";
 import { runMark } from "./verdicts.js";
 
 const AXIS_LEFT = 70;
@@ -20,10 +20,10 @@ const MINI = 148;
 export class Zoom {
   constructor(app) {
     this.app = app;
-    const { part } = app.world;
+    const { part } = app.client;
     this.part = part;
     const { layer, head } = app.state;
-    this.tiles = new Tiles(app.world, layer, head);
+    this.tiles = new Tiles(app.client, layer, head);
     this.tiles.failed = (failure) => this.fail(failure);
     this.cursor = [Math.min(app.state.token ?? part.queries - 1, part.queries - 1), Math.min(app.state.key ?? 0, part.keys - 1)];
     this.hold = el("div", { class: "osd" });
@@ -103,7 +103,7 @@ export class Zoom {
     const [row] = this.cursor;
     const { layer, head } = this.app.state;
     try {
-      const { data } = await this.app.world.weights(layer, head, [row, row + 1], [0, this.part.keys]);
+      const { data } = await this.app.client.weights(layer, head, [row, row + 1], [0, this.part.keys]);
       const best = data.length > 1 ? data.subarray(1).reduce((most, weight, at) => (weight > data[most] ? at + 1 : most), 1) : 0;
       if (!this.closed && this.cursor[0] === row && this.cursor[1] === 0) this.cursor = [row, best];
     } catch {
@@ -133,16 +133,16 @@ export class Zoom {
   }
 
   opened() {
-    const told = this.kept ?? this.told();
+    const info = this.kept ?? this.addressPlace();
     this.kept = null;
-    if (told) this.show(...told, true);
+    if (info) this.show(...info, true);
     else this.viewer.viewport.goHome(true);
     this.area.dataset.open = "";
     this.draw();
   }
 
   /** The place that the address tells: column and row in the middle, pixels a weight. */
-  told() {
+  addressPlace() {
     const numbers = this.app.state.zoom.split(",").map(Number);
     return numbers.length === 3 && numbers.every(Number.isFinite) && numbers[2] > 0 ? numbers : null;
   }
@@ -241,12 +241,12 @@ export class Zoom {
 
   /** A whole row and a whole column, exact, around the cursor. */
   async read() {
-    const { world, state } = this.app;
+    const { client, state } = this.app;
     const { part } = this;
     const [i, j] = this.cursor;
     const { layer, head } = state;
     try {
-      const [row, column, perToken] = await Promise.all([world.weights(layer, head, [i, i + 1], [0, part.keys]), world.weights(layer, head, [0, part.queries], [j, j + 1]), world.head(layer, head)]);
+      const [row, column, perToken] = await Promise.all([client.weights(layer, head, [i, i + 1], [0, part.keys]), client.weights(layer, head, [0, part.queries], [j, j + 1]), client.head(layer, head)]);
       if (this.closed || i !== this.cursor[0] || j !== this.cursor[1]) return;
       this.row = row.data;
       this.tell(row.data, column.data, perToken.arrays, i, j);
@@ -257,11 +257,11 @@ export class Zoom {
   }
 
   tell(row, column, perToken, i, j) {
-    const { world, state } = this.app;
+    const { client, state } = this.app;
     this.certified.look(i);
     const weight = row[j];
     const value = weight < 0 ? "hidden" : fixed(weight, 6);
-    const entry = (name, text, check = null) => [el("dt", {}, name), el("dd", {}, text, check ? runMark(world, check, state.layer) : null)];
+    const entry = (name, text, check = null) => [el("dt", {}, name), el("dd", {}, text, check ? runMark(client, check, state.layer) : null)];
     const { query_tokens: queries, key_tokens: keys } = this.part;
     fill(
       this.readout,

@@ -4,8 +4,8 @@ import { el, fill } from "../dom.js";
 import { counted, fixed, grouped } from "../format.js";
 import { sign } from "../marks.js";
 import { CANNOT_WRITE } from "../parts/edits.js";
-import { failureNote, progress, waiting } from "../parts/note.js";
-import { KillMatrix } from "../parts/kills.js";
+import { failureNote, progress, waiting } from "../parts/notes.js";
+import { KillMatrix } from "../parts/kill-matrix.js";
 
 export function check(app) {
   const view = new CheckView(app);
@@ -16,27 +16,27 @@ class CheckView {
   constructor(app) {
     this.app = app;
     this.left = el("div");
-    this.right = el("div", {}, waiting("the kill matrix"));
+    this.right = el("div", {}, waiting("Loading the kill matrix…"));
     this.node = el(
       "div",
       { class: "check-columns" },
-      el("section", { "aria-label": "blue team" }, el("h1", { class: "unseen" }, "Check"), el("div", { class: "team" }, "Blue team ", el("span", {}, "is this attention right?")), this.left),
+      el("section", { "aria-label": "blue team" }, el("h1", { class: "visually-hidden" }, "Check"), el("div", { class: "team" }, "Blue team ", el("span", {}, "is this attention right?")), this.left),
       el("section", { "aria-label": "red team" }, el("div", { class: "team attacks" }, "Red team ", el("span", {}, "every attack against every invariant")), this.right),
     );
   }
 
   async load() {
-    const { world } = this.app;
+    const { client } = this.app;
     this.report();
     try {
-      world.subjects ??= (await world.ask("GET", "/api/check")).subjects;
+      client.subjects ??= (await client.ask("GET", "/api/check")).subjects;
     } catch (failure) {
       this.failure = failure;
     }
     this.report();
     try {
-      world.kills ??= await world.ask("GET", "/api/kill-matrix");
-      this.matrix = new KillMatrix(this.app, world.kills);
+      client.kills ??= await client.ask("GET", "/api/kill-matrix");
+      this.matrix = new KillMatrix(this.app, client.kills);
       fill(this.right, this.matrix.node);
     } catch (failure) {
       fill(this.right, failureNote(failure));
@@ -44,39 +44,39 @@ class CheckView {
   }
 
   report() {
-    const { world, state } = this.app;
+    const { client, state } = this.app;
     if (this.failure) return void fill(this.left, failureNote(this.failure));
-    if (!world.subjects) return void fill(this.left, waiting("what can be checked"));
-    const installed = world.subjects.filter((one) => one.installed);
-    const missing = world.subjects.filter((one) => !one.installed);
+    if (!client.subjects) return void fill(this.left, waiting("Loading the list of implementations…"));
+    const installed = client.subjects.filter((one) => one.installed);
+    const missing = client.subjects.filter((one) => !one.installed);
     const chosen = installed.find((one) => one.name === state.subject) ?? installed.find((one) => one.name.startsWith("headwise")) ?? installed[0];
     const select = el("select", { class: "field wide", "aria-label": "subject", on: { change: (event) => this.app.go({ subject: event.target.value }) } }, installed.map((one) => el("option", { value: one.name, selected: one === chosen }, one.name)));
     const job = this.job(chosen?.name);
-    const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || job?.state === "running", on: { click: () => this.start(chosen.name) } }, "Check it");
-    const told = world.reports?.get(chosen?.name);
+    const start = el("button", { class: "button primary", type: "button", disabled: !client.mayWrite || job?.state === "running", on: { click: () => this.start(chosen.name) } }, "Check it");
+    const report = client.reports?.get(chosen?.name);
     fill(
       this.left,
       el("div", { class: "bar" }, select, start),
       chosen?.statement ? el("p", { class: "sub" }, chosen.statement) : null,
-      world.mayWrite ? null : el("p", { class: "note" }, CANNOT_WRITE),
-      job?.state === "running" ? progress(job, () => world.cancel(job)) : null,
-      job?.error ? failureNote(job.error, "The check broke off.") : null,
+      client.mayWrite ? null : el("p", { class: "note" }, CANNOT_WRITE),
+      job?.state === "running" ? progress(job, () => client.cancel(job)) : null,
+      job?.error ? failureNote(job.error, "The check failed.") : null,
       this.refusal ? failureNote(this.refusal) : null,
-      told ? reportOf(told) : job?.state === "running" ? null : el("p", { class: "sub empty" }, `Nothing has been checked yet. From a terminal: `, el("code", {}, `headwise check ${chosen?.name ?? "SUBJECT"}`)),
+      report ? reportOf(report) : job?.state === "running" ? null : el("p", { class: "sub empty" }, `Nothing has been checked yet. In a terminal: `, el("code", {}, `headwise check ${chosen?.name ?? "SUBJECT"}`)),
       missing.length ? el("p", { class: "sub after" }, `Not installed here: ${missing.map((one) => one.name).join(", ")}.`) : null,
     );
   }
 
   job(subject) {
-    return [...this.app.world.jobs.values()].reverse().find((one) => one.kind === "check" && one.subject === subject);
+    return [...this.app.client.jobs.values()].reverse().find((one) => one.kind === "check" && one.subject === subject);
   }
 
   async start(subject) {
-    const { world } = this.app;
+    const { client } = this.app;
     this.refusal = null;
-    world.reports ??= new Map();
+    client.reports ??= new Map();
     try {
-      const job = await world.start("check", { subject, level: "quick" }, (result) => (world.reports.set(subject, result), world.tell("report")));
+      const job = await client.startJob("check", { subject, level: "quick" }, (result) => (client.reports.set(subject, result), client.notify("report")));
       job.subject = subject;
     } catch (failure) {
       this.refusal = failure;
@@ -103,10 +103,10 @@ export function reportOf(report) {
   return el(
     "div",
     { class: "report" },
-    el("div", { class: "subject" }, el("code", {}, report.subject), el("span", { class: `chip ${report.passed ? "holds" : "falls"}` }, sign(report.passed ? "equal" : "fails"), report.passed ? "passed" : `${failures.length} of ${failures.length + laws.length} fall`)),
-    el("div", { class: "figures" }, figure(String(laws.length), "hold"), figure(String(failures.length), failures.length === 1 ? "falls" : "fall", failures.length ? "falls" : ""), figure(grouped(problems), "problems held"), figure(`${fixed(report.seconds, 1)} s`, "against float64")),
+    el("div", { class: "subject" }, el("code", {}, report.subject), el("span", { class: `chip ${report.passed ? "holds" : "falls"}` }, sign(report.passed ? "equal" : "fails"), report.passed ? "passed" : `${failures.length} of ${failures.length + laws.length} fail`)),
+    el("div", { class: "figures" }, figure(String(laws.length), "passed"), figure(String(failures.length), "failed", failures.length ? "falls" : ""), figure(grouped(problems), "problems passed"), figure(`${fixed(report.seconds, 1)} s`, "against float64")),
     failures.map(failureCard),
-    laws.length ? el("h2", {}, "Hold") : null,
+    laws.length ? el("h2", {}, "Passed") : null,
     el("ul", { class: "held" }, laws.map(([law, count]) => el("li", {}, sign("equal"), el("span", {}, law.replaceAll("_", " ")), el("span", { class: "count" }, counted(count, "problem"))))),
     notTested(report.not_tested),
     el("p", { class: "sub after" }, "Run it again: ", el("code", {}, `headwise check ${report.subject}${report.level === "full" ? " --level full" : ""}`)),
@@ -125,7 +125,7 @@ function failureCard(failure) {
   return el(
     "article",
     { class: "failure" },
-    el("div", { class: "failure-head" }, el("span", {}, el("b", { class: "mono" }, failure.law.replaceAll("_", " ")), " ", el("span", { class: "sub" }, [failure.code, failure.severity === "fragile" ? "fragile" : ""].filter(Boolean).join(" · "))), like ? el("span", { class: "sub" }, "looks like ", el("span", { class: "chip" }, like.attack.replaceAll("_", " "))) : null),
+    el("div", { class: "failure-head" }, el("span", {}, el("b", { class: "mono" }, failure.law.replaceAll("_", " ")), " ", el("span", { class: "sub" }, [failure.code, failure.severity === "fragile" ? "fragile" : ""].filter(Boolean).join(" · "))), like ? el("span", { class: "sub" }, "likely bug: ", el("span", { class: "chip" }, like.attack.replaceAll("_", " "))) : null),
     el("p", {}, failure.why),
     el(
       "div",
@@ -134,7 +134,7 @@ function failureCard(failure) {
       values("got", failure.got, failure.right, "wrong"),
       values("right", failure.right, failure.got, "right"),
     ),
-    like?.threads?.length ? el("p", { class: "sub" }, "The like happened in ", like.threads.join(", ")) : null,
+    like?.threads?.length ? el("p", { class: "sub" }, "The same bug in other projects: ", like.threads.join(", ")) : null,
     failure.test ? el("details", { class: "sub" }, el("summary", {}, "as a test"), el("pre", { class: "mono", tabindex: 0 }, failure.test)) : null,
   );
 }
@@ -149,10 +149,10 @@ function called({ call, smallest, problem }) {
 
 const MOST = 24;
 
-/** Some numbers, those that differ told apart by more than colour. */
-function values(title, told, other, kind) {
-  if (told === null || told === undefined) return null;
-  const [mine, theirs] = [told, other].map((list) => [list].flat(Infinity));
+/** Some numbers, those that differ marked by more than colour. */
+function values(title, info, other, kind) {
+  if (info === null || info === undefined) return null;
+  const [mine, theirs] = [info, other].map((list) => [list].flat(Infinity));
   const shown = mine.slice(0, MOST).map((one, at) => el("b", { class: String(one) === String(theirs[at]) || (typeof one === "number" && typeof theirs[at] === "number" && Math.abs(one - theirs[at]) < 1e-9) ? "" : kind }, typeof one === "number" ? String(+one.toPrecision(4)).replace("-", "−") : String(one)));
   return el("div", {}, el("span", { class: "sub" }, title), el("div", { class: "values" }, shown, mine.length > MOST ? el("b", {}, "…") : null));
 }

@@ -1,12 +1,12 @@
 /** Claims: what people say of heads, put to the test on a model; where nothing can be measured, what the literature found. */
 
-import { el, fill } from "../dom.js";
+import { el, fill, focusedData } from "../dom.js";
 import { modelName } from "../format.js";
 import { mark } from "../marks.js";
 import { CITED, LIVE } from "../claims.js";
 import { CANNOT_WRITE } from "../parts/edits.js";
-import { VERDICTS, claimCard, source, spelt, verdict, verdictOf } from "../parts/claim-card.js";
-import { failureNote, progress, segmented, waiting } from "../parts/note.js";
+import { VERDICTS, claimCard, source, typeset, verdict, verdictOf } from "../parts/claim-card.js";
+import { failureNote, progress, segmented, waiting } from "../parts/notes.js";
 import { plot } from "../parts/plot.js";
 
 export function claims(app) {
@@ -24,14 +24,14 @@ class ClaimsView {
     this.cards = new Map();
   }
 
-  get world() {
-    return this.app.world;
+  get client() {
+    return this.app.client;
   }
 
   /** What can be measured on, or null where there is only what was published. */
   get model() {
-    const { world } = this;
-    const found = world.facts && !world.transport.recorded && world.can("claims") ? world.model(this.app.chosenModel()) : null;
+    const { client } = this;
+    const found = client.serverState && !client.transport.recorded && client.can("claims") ? client.model(this.app.chosenModel()) : null;
     return found?.state === "ready" ? found : null;
   }
 
@@ -39,29 +39,29 @@ class ClaimsView {
     return modelName(this.model.name).replace(/^demo:/, "");
   }
 
-  /** Claims of the model as they were last told. */
+  /** Claims of the model as they were last measured. */
   get list() {
-    return this.world.claims?.get(this.model?.id) ?? null;
+    return this.client.claims?.get(this.model?.id) ?? null;
   }
 
   get job() {
-    return [...this.world.jobs.values()].reverse().find((one) => one.kind === "claims" && one.model === this.model?.id);
+    return [...this.client.jobs.values()].reverse().find((one) => one.kind === "claims" && one.model === this.model?.id);
   }
 
   shown() {
-    const { world } = this;
-    if (!world.facts && !world.errors.has("state")) return void fill(this.grid, waiting("asking the server"));
+    const { client } = this;
+    if (!client.serverState && !client.errors.has("state")) return void fill(this.grid, waiting("Connecting to the server…"));
     if (!this.model) return this.cited();
     if (this.list) this.draw();
-    else fill(this.grid, waiting("what was measured before"));
+    else fill(this.grid, waiting("Loading results…"));
     return this.load();
   }
 
   /** Ask for the cards that are there. */
   async load() {
-    const { world, model } = this;
+    const { client, model } = this;
     try {
-      const { claims: found } = await world.ask("GET", world.path("/api/claims", { model: model.id }));
+      const { claims: found } = await client.ask("GET", client.path("/api/claims", { model: model.id }));
       this.take(model.id, found);
     } catch (failure) {
       if (model !== this.model) return;
@@ -72,19 +72,19 @@ class ClaimsView {
 
   /** Claims with their cards, all or some of a model's. */
   take(id, found) {
-    const { world } = this;
-    world.claims ??= new Map();
+    const { client } = this;
+    client.claims ??= new Map();
     const newer = new Map(found.map((one) => [one.name, one]));
-    const known = world.claims.get(id);
-    world.claims.set(id, known ? known.map((one) => newer.get(one.name) ?? one) : found);
-    world.tell("claims");
+    const known = client.claims.get(id);
+    client.claims.set(id, known ? known.map((one) => newer.get(one.name) ?? one) : found);
+    client.notify("claims");
   }
 
   async start(only = null) {
-    const { world, model } = this;
+    const { client, model } = this;
     this.failure = null;
     try {
-      const job = await world.start("claims", { model: model.id, ...(only ? { only } : {}) }, (result) => this.take(model.id, result));
+      const job = await client.startJob("claims", { model: model.id, ...(only ? { only } : {}) }, (result) => this.take(model.id, result));
       Object.assign(job, { model: model.id, only });
     } catch (failure) {
       this.failure = { failure, only };
@@ -104,11 +104,11 @@ class ClaimsView {
 
   header() {
     const { list } = this;
-    const told = list.filter((one) => one.card);
-    const here = told.filter((one) => one.about_model).length;
-    const trained = told.length - here;
+    const measured = list.filter((one) => one.card);
+    const here = measured.filter((one) => one.about_model).length;
+    const trained = measured.length - here;
     const on = [here ? `${trained ? `${here} ` : ""}on ${this.name} as loaded` : null, trained ? `${here ? `${trained} ` : ""}on small models trained for the claim` : null].filter(Boolean).join(", ");
-    const sub = told.length ? `${told.length} of ${list.length} measured, ${on}${here ? "" : `; none on ${this.name} yet`}` : `none measured on ${this.name} yet`;
+    const sub = measured.length ? `${measured.length} of ${list.length} measured, ${on}${here ? "" : `; none on ${this.name} yet`}` : `none measured on ${this.name} yet`;
     this.heading(list.map(verdictOf), sub);
   }
 
@@ -118,7 +118,7 @@ class ClaimsView {
     const count = (name) => verdicts.filter((one) => one === name).length;
     const choices = [["all", `all ${verdicts.length}`], ...Object.keys(VERDICTS).filter((name) => count(name) || name === chosen).map((name) => [name, `${VERDICTS[name][1].toLowerCase()} ${count(name)}`])];
     const filter = segmented("verdict", choices, this.filter, (one) => this.app.go({ verdict: one }, { quietly: true }));
-    const focused = this.top.contains(document.activeElement) ? document.activeElement.dataset.value : null;
+    const focused = focusedData(this.top).value;
     fill(this.top, el("h1", { class: "title" }, "Claims about heads"), el("span", { class: "sub" }, sub), el("span", { class: "grow" }), filter);
     if (focused) this.top.querySelector(`[data-value="${focused}"]`)?.focus();
   }
@@ -144,16 +144,16 @@ class ClaimsView {
   }
 
   get may() {
-    return this.world.mayWrite && this.job?.state !== "running";
+    return this.client.mayWrite && this.job?.state !== "running";
   }
 
   /** How far the work is: above the cards where all are measured, else in the card. */
   progress() {
-    const { job, world, list } = this;
+    const { job, client, list } = this;
     const running = job?.state === "running" ? job : null;
-    const cancel = () => world.cancel(running);
+    const cancel = () => client.cancel(running);
     const named = running && (running.only ?? running.doing.split(": ")[0]);
-    for (const [name, { node }] of this.cards) node.busy(name === named ? running : null, running?.only ? cancel : null);
+    for (const [name, { node }] of this.cards) node.showJob(name === named ? running : null, running?.only ? cancel : null);
     if (running && !running.only) return void this.whole(running, cancel);
     this.bar = null;
     const failed = this.failure?.failure ?? (job?.state === "failed" ? job.error : null);
@@ -162,20 +162,20 @@ class ClaimsView {
     const focused = this.work.contains(document.activeElement);
     fill(
       this.work,
-      failed ? failureNote(failed, "The measurement broke off.") : null,
-      button ? el("div", { class: "bar" }, button, el("span", { class: "sub" }, world.mayWrite ? "takes minutes; each card is there as soon as it is measured, and is kept" : CANNOT_WRITE)) : null,
+      failed ? failureNote(failed, "The measurement failed.") : null,
+      button ? el("div", { class: "bar" }, button, el("span", { class: "sub" }, client.mayWrite ? "takes minutes; each card appears as soon as it is measured, and is stored" : CANNOT_WRITE)) : null,
     );
     if (focused) this.work.querySelector("button:not([disabled])")?.focus();
   }
 
   whole(job, cancel) {
-    if (this.bar) return void this.bar.tell(job);
+    if (this.bar) return void this.bar.update(job);
     const sentence = (words) => {
       const [name, doing] = words.split(": ");
       const claim = this.list.find((one) => one.name === name);
       return claim ? `“${claim.sentence}”${doing ? `: ${doing}` : ""}` : words;
     };
-    this.bar = progress(job, cancel, { said: sentence });
+    this.bar = progress(job, cancel, { describe: sentence });
     fill(this.work, this.bar);
   }
 
@@ -183,9 +183,9 @@ class ClaimsView {
   cited() {
     const { app } = this;
     this.cards.clear();
-    this.heading(CITED.map((one) => one.verdict), "what is said, and what the literature found; cited, not measured here");
-    const { world } = this;
-    const one = world.facts && world.can("claims") && !world.transport.recorded ? world.model(app.chosenModel()) : null;
+    this.heading(CITED.map((one) => one.verdict), "verdicts from the literature; nothing has been measured here");
+    const { client } = this;
+    const one = client.serverState && client.can("claims") && !client.transport.recorded ? client.model(app.chosenModel()) : null;
     fill(this.work, one && one.state !== "ready" ? el("p", { class: "note" }, one.state === "failed" ? `${modelName(one.name)} could not be opened: ${one.reason}` : `They can be measured on ${modelName(one.name)} as soon as it is open.`) : null);
     fill(this.grid, CITED.filter((claim) => this.filter === "all" || claim.verdict === this.filter).map((claim) => citedCard(app, claim)));
   }
@@ -201,11 +201,11 @@ class ClaimsView {
     if (what === "models") return void this.shown();
     if (!this.model) return;
     if (what === "claims") this.draw();
-    if (what === "job" && this.list) this.heard();
+    if (what === "job" && this.list) this.onJob();
   }
 
   /** The cards of what has been measured meanwhile are fetched when the work goes on to the next, and when it has ended. */
-  heard() {
+  onJob() {
     const { job } = this;
     if (!job) return;
     const at = job.state === "running" ? job.doing.split(": ")[0] : job.state;
@@ -220,8 +220,8 @@ function citedCard(app, claim) {
     "article",
     { class: `card ${claim.verdict}` },
     verdict(claim.verdict),
-    el("h2", {}, el("q", {}, claim.verdict === "cut" ? el("del", {}, spelt(claim.sentence)) : spelt(claim.sentence))),
-    el("p", { class: "found" }, claim.correction ? [el("ins", {}, claim.correction), " "] : null, spelt(claim.found)),
+    el("h2", {}, el("q", {}, claim.verdict === "cut" ? el("del", {}, typeset(claim.sentence)) : typeset(claim.sentence))),
+    el("p", { class: "found" }, claim.correction ? [el("ins", {}, claim.correction), " "] : null, typeset(claim.found)),
     claim.figure ? el("figure", {}, plot(claim.figure)) : null,
     claim.live ? el("p", {}, el("button", { class: "button small", type: "button", on: { click: () => app.go(claim.live.go) } }, claim.live.title)) : null,
     el("p", { class: "source" }, el("span", {}, source(claim)), el("span", { class: "number" }, claim.proved ? "proved in Five moves" : "cited", mark(claim.proved ? "bound" : "cited", claim.proved ?? claim.source))),

@@ -1,13 +1,13 @@
 /** Compare: what fine-tuning did to each head. Verdicts on a map of all heads, a ranked table, and both heads side by side. */
 
-import { scaleLinear, scaleLog } from "../../vendor/d3.js";
+import { scaleLinear, scaleLog } from "#d3";
 import { el, fill, svg } from "../dom.js";
 import { counted, fixed, headName, modelName } from "../format.js";
 import { mark } from "../marks.js";
 import { CANNOT_WRITE } from "../parts/edits.js";
-import { failureNote, headed, progress, segmented, waiting, wo } from "../parts/note.js";
+import { failureNote, headed, progress, segmented, waiting, wo } from "../parts/notes.js";
 import { rampBar } from "../parts/ramp-bar.js";
-import { coded, paintCodes } from "../parts/thumb.js";
+import { coded, paintCodes } from "../parts/thumbnail.js";
 import { place, sequential, table } from "../ramp.js";
 import { SCALES } from "../ramp.js";
 
@@ -21,18 +21,18 @@ const SHAPES = {
   unchanged: "M2 6h8",
 };
 const MEANINGS = {
-  tied: "its slices became another head’s",
-  muted: "says the same, more quietly",
-  amplified: "says the same, louder",
-  rewired: "looks elsewhere, or says something else",
-  tempered: "looks at more keys: flatter",
-  sharpened: "looks at fewer keys: sharper",
-  unchanged: "as it was",
+  tied: "its weights became those of another head",
+  muted: "writes the same, smaller",
+  amplified: "writes the same, larger",
+  rewired: "attends elsewhere, or writes something else",
+  tempered: "attends to more keys: flatter",
+  sharpened: "attends to fewer keys: sharper",
+  unchanged: "unchanged",
 };
 const TITLES = { qk: "cosine of QK", ov: "cosine of OV", size: "size of QK", temperature: "temperature", twin: "twin", pattern: "pattern", writes: "writes" };
 const BARS = { gain: "log", size: "log", qk: "less", ov: "less" };
-const HOW = "computed once, in float64 where it is of the weights; no other route has confirmed it";
-const CHANGE = "how far the head is from as it was: the largest of |gain − 1|, |size of QK − 1| and 1 − cosine, of QK and of OV";
+const HOW = "computed once, from the weights in float64; not confirmed by a second computation";
+const CHANGE = "size of the change: the largest of |gain − 1|, |size of QK − 1| and 1 − cosine, of QK and of OV";
 const SILENT = 1e-6; // a gain below says nothing
 const MOST = 120; // rows that are shown
 
@@ -41,7 +41,7 @@ const chip = (verdict, words) => el("span", { class: `chip verdict-chip ${verdic
 
 /** What a verdict means for this head. */
 function meaning(result, { layer, head, verdict }) {
-  return result.variables.gain?.values[layer][head] < SILENT ? "says nothing any more" : (MEANINGS[verdict] ?? verdict);
+  return result.variables.gain?.values[layer][head] < SILENT ? "writes nothing any more" : (MEANINGS[verdict] ?? verdict);
 }
 
 /** Whether two models are of one architecture; null where that is not known, as one has not been opened. */
@@ -65,41 +65,41 @@ class CompareView {
   }
 
   get models() {
-    return (this.app.world.facts?.models ?? []).filter((one) => one.state !== "failed");
+    return (this.app.client.serverState?.models ?? []).filter((one) => one.state !== "failed");
   }
 
   /** The two that were chosen; what is left open is filled by a pair that fits, what was saved last first. */
   get pair() {
-    const { state, world } = this.app;
-    const told = state.base || state.tuned ? null : world.facts?.compare;
-    if (told) return told;
-    const saved = this.models.filter((one) => one.base).reverse().map((one) => [world.model(one.base), one]);
+    const { state, client } = this.app;
+    const info = state.base || state.tuned ? null : client.serverState?.compare;
+    if (info) return info;
+    const saved = this.models.filter((one) => one.base).reverse().map((one) => [client.model(one.base), one]);
     const pairs = [...saved, ...this.models.flatMap((base, at) => this.models.slice(at + 1).map((tuned) => [base, tuned]))].filter(([base, tuned]) => base && fits(base, tuned) !== false);
-    pairs.sort((a, b) => Boolean(fits(...b)) - Boolean(fits(...a)));
+    pairs.sort((a, b) => Number(Boolean(fits(...b))) - Number(Boolean(fits(...a))));
     const found = pairs.find(([base, tuned]) => (!state.base || base.id === state.base) && (!state.tuned || tuned.id === state.tuned)) ?? pairs.map(([base, tuned]) => [tuned, base]).find(([base, tuned]) => (!state.base || base.id === state.base) && (!state.tuned || tuned.id === state.tuned));
     return { base: state.base || found?.[0].id || this.models[0]?.id, tuned: state.tuned || found?.[1].id || "" };
   }
 
   /** Why these two cannot be compared, or null. */
   get unfit() {
-    const { world } = this.app;
-    const [base, tuned] = ["base", "tuned"].map((name) => world.model(this.pair[name]));
-    if (!tuned) return `No other model of the architecture of ${base ? modelName(base.name) : "this one"} is here. Silence a head and save the model, or start with headwise serve BASE TUNED.`;
+    const { client } = this.app;
+    const [base, tuned] = ["base", "tuned"].map((name) => client.model(this.pair[name]));
+    if (!tuned) return `No other model of the architecture of ${base ? modelName(base.name) : "this one"} is here. Ablate a head and save the model, or start with headwise serve BASE TUNED.`;
     return base && fits(base, tuned) === false ? `${modelName(base.name)} and ${modelName(tuned.name)} are of different architectures: only two of one can be compared.` : null;
   }
 
   /** Begin by itself where two models were given for it. */
   begin() {
-    const { world } = this.app;
+    const { client } = this.app;
     this.draw();
-    if (!world.facts || !world.can("compare") || world.transport.recorded) return;
-    const ready = ["base", "tuned"].every((name) => world.model(this.pair[name])?.state === "ready");
-    if (world.facts.compare && world.mayWrite && ready && !this.whole) this.start();
+    if (!client.serverState || !client.can("compare") || client.transport.recorded) return;
+    const ready = ["base", "tuned"].every((name) => client.model(this.pair[name])?.state === "ready");
+    if (client.serverState.compare && client.mayWrite && ready && !this.whole) this.start();
   }
 
   get whole() {
     const { base, tuned } = this.pair;
-    return this.app.world.compared?.get(`${base} ${tuned}`);
+    return this.app.client.compared?.get(`${base} ${tuned}`);
   }
 
   /** Of the part that is looked at, or the first. */
@@ -112,24 +112,24 @@ class CompareView {
 
   get job() {
     const { base, tuned } = this.pair;
-    return [...this.app.world.jobs.values()].reverse().find((one) => one.kind === "compare" && one.base === base && one.tuned === tuned);
+    return [...this.app.client.jobs.values()].reverse().find((one) => one.kind === "compare" && one.base === base && one.tuned === tuned);
   }
 
   async start() {
-    const { world } = this.app;
+    const { client } = this.app;
     const { base, tuned } = this.pair;
     if (this.job?.state === "running") return;
     this.failure = null;
-    const closed = [base, tuned].filter((id) => world.model(id)?.state !== "ready");
+    const closed = [base, tuned].filter((id) => client.model(id)?.state !== "ready");
     this.awaited = closed.length ? `${base} ${tuned}` : null; // it begins when both are open
     if (closed.length) {
-      closed.forEach((id) => world.model(id)?.state === "waiting" && this.app.open(id));
+      closed.forEach((id) => client.model(id)?.state === "waiting" && this.app.open(id));
       return void this.draw();
     }
-    world.compared ??= new Map();
+    client.compared ??= new Map();
     const text = this.app.chosenText();
     try {
-      const job = await world.start("compare", { base, tuned, text }, (result) => (world.compared.set(`${base} ${tuned}`, { ...result, text }), world.tell("compared")));
+      const job = await client.startJob("compare", { base, tuned, text }, (result) => (client.compared.set(`${base} ${tuned}`, { ...result, text }), client.notify("compared")));
       Object.assign(job, { base, tuned });
     } catch (failure) {
       this.failure = failure;
@@ -138,15 +138,15 @@ class CompareView {
   }
 
   draw() {
-    const { world } = this.app;
-    if (!world.facts) return void fill(this.centre, waiting("asking the server"));
-    if (!world.can("compare")) {
+    const { client } = this.app;
+    if (!client.serverState) return void fill(this.centre, waiting("Connecting to the server…"));
+    if (!client.can("compare")) {
       fill(this.rail);
       return void fill(this.centre, this.title(), el("p", { class: "note" }, "Two models can be compared with headwise compare BASE TUNED, or on this page when it is started with headwise serve --compare BASE TUNED. This installation has no comparison to show."));
     }
     const { result, job, unfit } = this;
-    const opening = this.awaited && ["base", "tuned"].map((name) => world.model(this.pair[name])).filter((one) => one && one.state !== "ready");
-    const broken = ["base", "tuned"].map((name) => world.model(this.pair[name])).filter((one) => one?.state === "failed");
+    const opening = this.awaited && ["base", "tuned"].map((name) => client.model(this.pair[name])).filter((one) => one && one.state !== "ready");
+    const broken = ["base", "tuned"].map((name) => client.model(this.pair[name])).filter((one) => one?.state === "failed");
     fill(
       this.centre,
       this.title(result),
@@ -154,8 +154,8 @@ class CompareView {
       unfit ? el("p", { class: "note" }, unfit) : null,
       broken.map((one) => failureNote({ message: one.reason }, `${one.name} could not be opened.`)),
       opening?.length && !broken.length ? waiting(`opening ${opening.map((one) => modelName(one.name)).join(" and ")}`) : null,
-      job?.state === "running" ? progress(job, () => world.cancel(job)) : null,
-      job?.error ? failureNote(job.error, "The comparison broke off.") : null,
+      job?.state === "running" ? progress(job, () => client.cancel(job)) : null,
+      job?.error ? failureNote(job.error, "The comparison failed.") : null,
       this.failure ? failureNote(this.failure) : null,
       result ? this.found(result) : null,
     );
@@ -170,16 +170,16 @@ class CompareView {
   }
 
   chooser() {
-    const { world } = this.app;
-    const base = world.model(this.pair.base);
+    const { client } = this.app;
+    const base = client.model(this.pair.base);
     const others = base ? this.models.filter((one) => one !== base || one.id === this.pair.tuned) : [];
     const order = (one) => ({ true: 0, null: 1, false: 2 })[fits(base, one)];
     const listed = { base: this.models, tuned: others.sort((a, b) => order(a) - order(b)) };
     const words = (name, one) => `${modelName(one.name)}${name === "tuned" && fits(base, one) === false ? " · another architecture" : one.state === "waiting" ? " · not open yet" : ""}`;
     const changed = (name, value) => this.app.go({ ...this.pair, ...(name === "base" ? { tuned: "" } : {}), [name]: value, row: "" });
     const pick = (name) => el("label", {}, name, el("select", { class: "field", on: { change: (event) => changed(name, event.target.value) } }, this.pair[name] ? null : el("option", { value: "", selected: true }, "none fits"), listed[name].map((one) => el("option", { value: one.id, selected: one.id === this.pair[name] }, words(name, one)))));
-    const start = el("button", { class: "button primary", type: "button", disabled: !world.mayWrite || Boolean(this.unfit) || this.job?.state === "running", on: { click: () => this.start() } }, this.result ? "Compare again" : "Compare");
-    return el("div", { class: "bar" }, pick("base"), pick("tuned"), start, world.mayWrite ? null : el("span", { class: "sub" }, CANNOT_WRITE));
+    const start = el("button", { class: "button primary", type: "button", disabled: !client.mayWrite || Boolean(this.unfit) || this.job?.state === "running", on: { click: () => this.start() } }, this.result ? "Compare again" : "Compare");
+    return el("div", { class: "bar" }, pick("base"), pick("tuned"), start, client.mayWrite ? null : el("span", { class: "sub" }, CANNOT_WRITE));
   }
 
   heads(result) {
@@ -197,16 +197,16 @@ class CompareView {
     const shown = verdict === "all" || !counts[verdict] ? all : all.filter((one) => one.verdict === verdict);
     const choices = [["all", `all ${all.length}`], ...Object.entries(counts).map(([name, count]) => [name, `${name} ${count}`])];
     return [
-      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Where it changed"), rampBar(this.app.theme, { of: SCALES.sqrt, words: ["how far from as it was, √"] })), el("div", { class: "where" }, this.map(result, all), this.rules(result, counts))),
-      el("div", { class: "bar after" }, segmented("verdict", choices, counts[verdict] ? verdict : "all", (one) => this.app.go({ verdict: one, row: "" }, { quietly: true })), el("span", { class: "sub" }, "ordered by change")),
+      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "How each head changed"), rampBar(this.app.theme, { of: SCALES.sqrt, words: ["size of the change, √ scale"] })), el("div", { class: "where" }, this.map(result, all), this.rules(result, counts))),
+      el("div", { class: "bar after" }, segmented("verdict", choices, counts[verdict] ? verdict : "all", (one) => this.app.go({ verdict: one, row: "" }, { quietly: true })), el("span", { class: "sub" }, "largest change first")),
       this.list(result, shown),
       result.notes?.map((note) => el("p", { class: "note" }, note)),
     ];
   }
 
   rules(result, counts) {
-    const told = result.thresholds ?? {};
-    const limits = Object.entries(told).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
+    const info = result.thresholds ?? {};
+    const limits = Object.entries(info).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
     return el("dl", { class: "rules" }, Object.keys(SHAPES).filter((name) => counts[name]).map((name) => [el("dt", {}, icon(name), name), el("dd", {}, MEANINGS[name])]), limits.length ? el("dd", { class: "limits" }, `bars: ${limits.join(", ")}`) : null);
   }
 
@@ -229,8 +229,8 @@ class CompareView {
     ].filter(Boolean);
     const figure = svg("svg", { class: "where-map", width: 24 + result.layers * side, viewBox: `0 0 ${24 + result.layers * side} ${height + 18}`, role: "img", "aria-label": `${counted(all.filter((one) => one.verdict !== "unchanged").length, "head")} changed; the table below lists them` }, cells, names);
     figure.addEventListener("click", (event) => {
-      const told = event.target.closest("[data-row]");
-      if (told) this.app.go({ row: told.dataset.row, verdict: "all" }, { quietly: true });
+      const info = event.target.closest("[data-row]");
+      if (info) this.app.go({ row: info.dataset.row, verdict: "all" }, { quietly: true });
     });
     return figure;
   }
@@ -265,8 +265,8 @@ class CompareView {
   }
 
   row(all) {
-    const told = /^L(\d+) H(\d+)$/.exec(this.app.state.row);
-    return (told && all.find((one) => one.layer === +told[1] && one.head === +told[2])) || all[0];
+    const info = /^L(\d+) H(\d+)$/.exec(this.app.state.row);
+    return (info && all.find((one) => one.layer === +info[1] && one.head === +info[2])) || all[0];
   }
 
   chosen(result) {
@@ -315,15 +315,15 @@ class CompareView {
 
   /** The same text through both models. */
   async maps(one, canvases, trouble) {
-    const { world, theme } = this.app;
+    const { client, theme } = this.app;
     const { base, tuned } = this.pair;
     const text = this.result?.text ?? this.app.chosenText();
     const key = (this.mapsOf = `${base} ${tuned} ${one.layer} ${one.head}`);
     try {
       const both = [];
       for (const model of [base, tuned]) {
-        const run = await world.ask("POST", "/api/runs", { session: world.session, model, text });
-        both.push((await world.ask("GET", `/api/runs/${run.id}/weights/${one.layer}/${one.head}?rows=0:${Math.min(64, run.parts[0].queries)}&keys=0:${Math.min(64, run.parts[0].keys)}`)).arrays.weights);
+        const run = await client.ask("POST", "/api/runs", { session: client.session, model, text });
+        both.push((await client.ask("GET", `/api/runs/${run.id}/weights/${one.layer}/${one.head}?rows=0:${Math.min(64, run.parts[0].queries)}&keys=0:${Math.min(64, run.parts[0].keys)}`)).arrays.weights);
       }
       if (this.mapsOf !== key) return;
       both.forEach(({ data, shape }, at) => paintCodes(canvases[at], coded(data), shape[0], shape[1], theme, "sqrt"));
@@ -339,7 +339,7 @@ class CompareView {
   }
 
   changed(what) {
-    if (what === "models" && this.awaited && this.awaited === `${this.pair.base} ${this.pair.tuned}` && ["base", "tuned"].every((name) => this.app.world.model(this.pair[name])?.state === "ready")) return void this.start();
+    if (what === "models" && this.awaited && this.awaited === `${this.pair.base} ${this.pair.tuned}` && ["base", "tuned"].every((name) => this.app.client.model(this.pair[name])?.state === "ready")) return void this.start();
     if (what === "models" && !this.result) this.begin();
     if (["job", "compared", "theme"].includes(what)) this.draw();
   }

@@ -1,23 +1,23 @@
 /** Head: where one head looks, what it says, and what becomes of the output when it says more or less. */
 
-import { el, fill } from "../dom.js";
+import { el, fill, focusedData } from "../dom.js";
 import { fixed, headName, shown } from "../format.js";
 import { gauge, mark, markOf } from "../marks.js";
 import { sequential, diverging } from "../ramp.js";
-import { blocks } from "../parts/blocks.js";
-import { certifiedRow } from "../parts/certified.js";
+import { writeShares } from "../parts/write-shares.js";
+import { certifiedRow } from "../parts/certified-row.js";
 import { editList } from "../parts/edits.js";
-import { lines } from "../parts/lines.js";
+import { lines } from "../parts/attention-lines.js";
 import { colourShare, isSigned, reach, titleOf } from "../parts/measures.js";
-import { failureNote, headed, refusalNote, waiting, wo } from "../parts/note.js";
-import { output, outputTitle } from "../parts/odds.js";
+import { earlierStartNote, failureNote, headed, refusalNote, waiting, wo } from "../parts/notes.js";
+import { output, outputTitle } from "../parts/output-list.js";
 import { rampBar } from "../parts/ramp-bar.js";
 import { tokenLines, tokenTable } from "../parts/per-token.js";
 import { glyph, meaningOf, roleOf, roleWord } from "../parts/roles.js";
-import { ScalePanel } from "../parts/scale.js";
+import { ScalePanel } from "../parts/scale-panel.js";
 import { shortMap } from "../parts/short-map.js";
-import { roleEvidence, statistics } from "../parts/stats.js";
-import { paintThumb } from "../parts/thumb.js";
+import { roleEvidence, statistics } from "../parts/head-statistics.js";
+import { paintThumb } from "../parts/thumbnail.js";
 import { runMark, shortSentence, verdictOf, verdictWords } from "../parts/verdicts.js";
 import { Zoom } from "../parts/zoom.js";
 import { SCALES } from "../ramp.js";
@@ -50,17 +50,17 @@ class HeadView {
 
   refresh() {
     const { app } = this;
-    const { world } = app;
+    const { client } = app;
     this.close();
-    if (!world.part) {
-      const failure = world.errors.get("state") ?? world.errors.get("run");
+    if (!client.part) {
+      const failure = client.errors.get("state") ?? client.errors.get("run");
       fill(this.title);
       fill(this.known);
       fill(this.around);
       fill(this.red, el("div", { class: "team attacks" }, "Red team ", el("span", {}, "change it, watch what moves")));
-      const none = app.nothing();
-      const chosen = world.model(app.chosenModel());
-      const opening = chosen?.state === "failed" ? failureNote({ message: chosen.reason }, `${chosen.name} could not be opened.`) : waiting(chosen && chosen.state !== "ready" ? `opening ${chosen.name}` : "reading the text");
+      const none = app.noModelReason();
+      const chosen = client.model(app.chosenModel());
+      const opening = chosen?.state === "failed" ? failureNote({ message: chosen.reason }, `${chosen.name} could not be opened.`) : waiting(chosen && chosen.state !== "ready" ? `Opening ${chosen.name}…` : "Running the text…");
       return void fill(this.body, failure ? failureNote(failure) : none ? el("p", { class: "note" }, none) : opening);
     }
     this.named();
@@ -72,26 +72,27 @@ class HeadView {
 
   named() {
     const { app } = this;
-    const { world, state } = app;
+    const { client, state } = app;
     const { layer, head } = state;
-    const { part } = world;
-    const role = roleOf(world, layer, head);
+    const { part } = client;
+    const role = roleOf(client, layer, head);
     const step = (title, label, [a, b]) => {
       const to = [layer + a, head + b];
       const there = to[0] >= 0 && to[0] < part.layers && to[1] >= 0 && to[1] < part.heads_of[to[0]];
       return el("button", { type: "button", "aria-label": label, disabled: !there, data: { step: label }, on: { click: () => app.go({ layer: to[0], head: to[1] }) } }, title);
     };
     const steps = el("span", { class: "segmented", role: "group", "aria-label": "another head" }, step("← layer", "layer before", [-1, 0]), step("layer →", "next layer", [1, 0]), step("↑ head", "head before", [0, -1]), step("head ↓", "next head", [0, 1]));
-    const focused = this.title.contains(document.activeElement) ? document.activeElement.dataset.step : null;
-    const scaled = world.scaled(layer, head);
+    const focused = focusedData(this.title).step;
+    const scaled = client.scaleOf(layer, head);
     fill(
       this.title,
       el("h1", { class: "title" }, `Layer ${layer} · Head ${head}`),
-      el("span", { class: "chip", data: { tip: meaningOf(world, role) } }, glyph(role), roleWord(role)),
-      world.run.parts.length > 1 ? el("span", { class: "chip" }, part.name) : null,
-      scaled === 1 ? null : el("span", { class: "chip falls" }, scaled === 0 ? "silenced" : `× ${scaled}`),
+      el("span", { class: "chip", data: { tip: meaningOf(client, role) } }, glyph(role), roleWord(role)),
+      client.run.parts.length > 1 ? el("span", { class: "chip" }, part.name) : null,
+      scaled === 1 ? null : el("span", { class: "chip falls" }, scaled === 0 ? "ablated" : `× ${scaled}`),
       el("span", { class: "grow" }),
       steps,
+      earlierStartNote(client),
     );
     if (focused) this.title.querySelector(`[data-step="${focused}"]:not([disabled])`)?.focus();
   }
@@ -100,23 +101,23 @@ class HeadView {
 
   left() {
     const { app } = this;
-    const { world } = app;
+    const { client } = app;
     const { layer } = app.state;
-    const checks = ["rows", "weights", "output", "writes"].map((name) => [name, name === "writes" && world.refusal ? { name, state: "refused", sentence: world.refusal } : verdictOf(world, name, layer)]);
+    const checks = ["rows", "weights", "output", "writes"].map((name) => [name, name === "writes" && client.refusal ? { name, state: "refused", sentence: client.refusal } : verdictOf(client, name, layer)]);
     const list = checks.filter(([, verdict]) => verdict).map(([name, verdict]) =>
       el(
         "li",
         { class: verdict.state === "fails" ? "falls" : "" },
-        el("div", { class: "said" }, el("span", { class: "code" }, verdict.move ?? "M3"), el("span", { class: "words" }, shortSentence(name)), mark(markOf(HOLDS[verdict.state]), verdictWords(verdict, layer))),
+        el("div", { class: "statement" }, el("span", { class: "code" }, verdict.move ?? "M3"), el("span", { class: "words" }, shortSentence(name)), mark(markOf(HOLDS[verdict.state]), verdictWords(verdict, layer))),
         verdict.state === "refused" ? null : gauge(verdict.residual, verdict.allowed, { exact: verdict.state === "passes" && !verdict.residual }),
       ),
     );
-    const proof = list.length ? el("ul", { class: "proof" }, list) : world.errors.has("proof") ? failureNote(world.errors.get("proof")) : waiting("proving");
+    const proof = list.length ? el("ul", { class: "proof" }, list) : client.errors.has("proof") ? failureNote(client.errors.get("proof")) : waiting("Proving…");
     fill(
       this.known,
       this.overview(),
       el("div", { class: "section" }, headed("Statistics"), statistics(app)),
-      el("div", { class: "section" }, headed("Role evidence", "dashed: its bar"), roleEvidence(app)),
+      el("div", { class: "section" }, headed("Role evidence", "dashed: its threshold"), roleEvidence(app)),
       el("div", { class: "section" }, headed(`Proof, layer ${layer}`), proof),
     );
   }
@@ -124,9 +125,9 @@ class HeadView {
   /** All heads at a glance; a click goes there. */
   overview() {
     const { app } = this;
-    const { world, state, theme } = app;
-    const { part } = world;
-    const name = world.measure(state.colour) ? state.colour : world.importance ? "importance" : "entropy";
+    const { client, state, theme } = app;
+    const { part } = client;
+    const name = client.measure(state.colour) ? state.colour : client.importance ? "importance" : "entropy";
     const down = part.layers < part.heads;
     const [columns, rows] = down ? [part.heads, part.layers] : [part.layers, part.heads];
     const canvas = el("canvas", { class: "overview", role: "img", "aria-label": `all heads by ${titleOf(name)}` });
@@ -139,11 +140,11 @@ class HeadView {
     canvas.style.setProperty("aspect-ratio", `${width} / ${height}`);
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
-    const ends = reach(world, name);
+    const ends = reach(client, name);
     const gap = pitch > 4 ? 1 : 0;
     for (let layer = 0; layer < part.layers; layer++)
       for (let head = 0; head < part.heads_of[layer]; head++) {
-        const number = world.at(name, layer, head);
+        const number = client.value(name, layer, head);
         context.fillStyle = Number.isNaN(number) ? "transparent" : (isSigned(name) ? diverging : sequential)(colourShare(name, number, ends), theme);
         const [x, y] = down ? [head * pitch, layer * step] : [layer * pitch, head * step];
         context.fillRect(x, y, pitch - gap, step - gap);
@@ -165,19 +166,19 @@ class HeadView {
 
   centre() {
     const { app } = this;
-    const { world } = app;
-    const { part } = world;
+    const { client } = app;
+    const { part } = client;
     if (part.queries > SHORT || part.keys > SHORT) return this.long();
     return this.short();
   }
 
   async short() {
     const { app } = this;
-    const { world, state } = app;
+    const { client, state } = app;
     const { layer, head } = state;
-    const key = (this.shownOf = `${world.run.id} ${world.part.name} ${layer} ${head}`);
+    const key = (this.shownOf = `${client.run.id} ${client.part.name} ${layer} ${head}`);
     try {
-      const [weights, perToken] = await Promise.all([world.weights(layer, head), world.head(layer, head)]);
+      const [weights, perToken] = await Promise.all([client.weights(layer, head), client.head(layer, head)]);
       if (this.shownOf !== key) return;
       this.drawShort(weights, perToken.arrays);
     } catch (failure) {
@@ -188,17 +189,17 @@ class HeadView {
   drawShort(weights, arrays) {
     this.lines = null;
     const { app } = this;
-    const { world, state, theme } = app;
-    const { part } = world;
+    const { client, state, theme } = app;
+    const { part } = client;
     const { layer } = state;
     const point = (token) => this.lit(token ?? app.state.token);
     const choose = (token) => app.go({ token: token === app.state.token ? null : token }, { quietly: true });
     this.flow = lines(part, weights, { point, choose, lit: state.token });
-    const value = el("p", { class: "sub cell-value", "aria-live": "polite" }, "Point at a cell for its exact value. A row and its sink add up to 1 ", runMark(world, "rows", layer));
+    const value = el("p", { class: "sub cell-value", "aria-live": "polite" }, "Point at a cell for its exact value. A row and its sink add up to 1 ", runMark(client, "rows", layer));
     const certified = (this.certified = certifiedRow(app));
     const readout = (i, j, weight) => {
       certified.look(i);
-      fill(value, el("b", {}, shown(part.query_tokens[i]).trim()), " → ", el("b", {}, shown(part.key_tokens[j]).trim()), "  ", el("span", { class: "exact", data: { value: String(weight), query: i, key: j } }, weight < 0 ? "hidden by the mask" : fixed(weight, 6)), runMark(world, "weights", layer));
+      fill(value, el("b", {}, shown(part.query_tokens[i]).trim()), " → ", el("b", {}, shown(part.key_tokens[j]).trim()), "  ", el("span", { class: "exact", data: { value: String(weight), query: i, key: j } }, weight < 0 ? "hidden by the mask" : fixed(weight, 6)), runMark(client, "weights", layer));
     };
     certified.look(Math.min(state.token ?? part.queries - 1, part.queries - 1));
     this.map = shortMap(app, weights, { readout, lit: state.token });
@@ -208,34 +209,34 @@ class HeadView {
       el(
         "div",
         { class: "pair" },
-        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "From → to"), el("span", { class: "sub" }, "hover or choose a query")), this.flow),
+        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "From → to"), el("span", { class: "sub" }, "hover over or choose a query")), this.flow),
         el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Weights"), rampBar(theme, { high: "1, √", of: SCALES.sqrt })), this.map, value, certified),
       ),
-      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "all columns ", runMark(world, "statistics", layer))), this.table),
+      el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "all columns ", runMark(client, "statistics", layer))), this.table),
     );
   }
 
   lit(token) {
     this.flow?.lit(token);
     this.map?.lit(token);
-    if (this.map && token !== null && token < this.app.world.part.queries) this.certified.look(token);
+    if (this.map && token !== null && token < this.app.client.part.queries) this.certified.look(token);
     this.table?.lit(token);
   }
 
   long() {
     const { app } = this;
-    const { world, state } = app;
+    const { client, state } = app;
     const { layer, head } = state;
     this.flow = this.map = this.table = this.lines = null;
-    const key = (this.shownOf = `${world.run.id} ${world.part.name} ${layer} ${head}`);
+    const key = (this.shownOf = `${client.run.id} ${client.part.name} ${layer} ${head}`);
     this.zoom = new Zoom(app);
-    const beneath = el("div", { class: "panel" }, waiting("each query token"));
+    const beneath = el("div", { class: "panel" }, waiting("Loading statistics of each token…"));
     fill(this.body, this.zoom.node, beneath);
     this.zoom.open();
-    world.head(layer, head).then(
+    client.head(layer, head).then(
       ({ arrays }) => {
         if (this.shownOf !== key) return;
-        this.lines = tokenLines(app, world.part, arrays, { lit: () => app.state.token, choose: (token) => app.go({ token }, { quietly: true }) });
+        this.lines = tokenLines(app, client.part, arrays, { lit: () => app.state.token, choose: (token) => app.go({ token }, { quietly: true }) });
         this.linesHead = el("div", { class: "panel-head" });
         this.linesTitle();
         fill(beneath, this.linesHead, this.lines);
@@ -245,22 +246,22 @@ class HeadView {
   }
 
   linesTitle() {
-    const { world, state } = this.app;
-    fill(this.linesHead, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "the line marks the chosen one ", runMark(world, "statistics", state.layer)));
+    const { client, state } = this.app;
+    fill(this.linesHead, el("h2", {}, "Each query token"), el("span", { class: "sub" }, "the line marks the chosen one ", runMark(client, "statistics", state.layer)));
   }
 
   /** What it shares and what it writes. */
   beneath() {
     const { app } = this;
-    const { world, state } = app;
+    const { client, state } = app;
     const { layer, head } = state;
-    const { part } = world;
+    const { part } = client;
     const group = part.heads_of[layer] / part.key_heads_of[layer];
-    const kv = world.keyHead(layer, head);
-    const writes = world.refusal ? refusalNote(world.refusal) : world.writes ? blocks(app, (_, one) => app.go({ head: one })) : waiting("multiplying by W_O");
+    const kv = client.keyHead(layer, head);
+    const writes = client.refusal ? refusalNote(client.refusal) : client.writes ? writeShares(app, (_, one) => app.go({ head: one })) : waiting("Computing what heads write…");
     const reads =
       group > 1
-        ? [el("div", { class: "siblings" }, Array.from({ length: group }, (_, at) => this.sibling(layer, kv * group + at))), el("p", { class: "sub" }, `Silencing at z moves H${head} alone. Cutting its K or V would move all ${group}.`)]
+        ? [el("div", { class: "siblings" }, Array.from({ length: group }, (_, at) => this.sibling(layer, kv * group + at))), el("p", { class: "sub" }, `Ablating z changes H${head} only. Removing its K or V would change all ${group}.`)]
         : el("p", { class: "sub" }, `${part.heads_of[layer]} query heads, ${part.key_heads_of[layer]} key/value heads: nothing is shared.`);
     fill(
       this.around,
@@ -268,7 +269,7 @@ class HeadView {
         "div",
         { class: "pair after" },
         el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Reads"), el("span", { class: "sub" }, group > 1 ? `kv ${kv}: one K and V for ${group} heads` : "its own K and V")), reads),
-        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Writes through ", wo()), el("span", { class: "sub" }, `share of layer ${layer}${world.edits?.edits.length ? ", as loaded" : ""} `, runMark(world, "writes", layer))), writes),
+        el("div", { class: "panel" }, el("div", { class: "panel-head" }, el("h2", {}, "Writes through ", wo()), el("span", { class: "sub" }, `share of layer ${layer}${client.edits?.edits.length ? ", as loaded" : ""} `, runMark(client, "writes", layer))), writes),
       ),
     );
   }
@@ -276,21 +277,21 @@ class HeadView {
   sibling(layer, head) {
     const { app } = this;
     const canvas = el("canvas", { class: "thumb", "aria-hidden": "true" });
-    if (app.world.thumbs?.layersThere > layer) paintThumb(canvas, app.world.thumbs, layer, head, app.theme, "sqrt");
+    if (app.client.thumbnails?.layersThere > layer) paintThumb(canvas, app.client.thumbnails, layer, head, app.theme, "sqrt");
     const me = head === app.state.head;
-    return el("figure", { class: me ? "me" : "" }, el("button", { type: "button", "aria-label": headName(layer, head), "aria-current": me ? "true" : null, on: { click: () => app.go({ head }) } }, canvas), el("figcaption", {}, `H${head} ${roleWord(roleOf(app.world, layer, head))}`));
+    return el("figure", { class: me ? "me" : "" }, el("button", { type: "button", "aria-label": headName(layer, head), "aria-current": me ? "true" : null, on: { click: () => app.go({ head }) } }, canvas), el("figcaption", {}, `H${head} ${roleWord(roleOf(app.client, layer, head))}`));
   }
 
   // Red
 
   right() {
     const { app } = this;
-    const { world } = app;
+    const { client } = app;
     const top = el("div", { class: "team attacks" }, "Red team ", el("span", {}, "change it, watch what moves"));
-    if (world.transport.recorded || !world.can("edit")) {
-      const why = world.transport.recorded ? "A saved file shows the model as it was loaded. Open it with headwise serve to silence heads." : "This installation cannot edit.";
-      const { kind } = world.run.output;
-      return void fill(this.red, top, el("p", { class: "note" }, why), el("div", { class: "section" }, headed("Output", `${outputTitle(kind)}, as loaded`), output(world.run, () => runMark(world, "model", null, { focus: false }), { one: true })));
+    if (client.transport.recorded || !client.can("edit")) {
+      const why = client.transport.recorded ? "A saved file shows the model as it was loaded. Open it with headwise serve to ablate heads." : "This installation cannot edit.";
+      const { kind } = client.run.output;
+      return void fill(this.red, top, el("p", { class: "note" }, why), el("div", { class: "section" }, headed("Output", `${outputTitle(kind)}, as loaded`), output(client.run, () => runMark(client, "model", null, { focus: false }), { one: true })));
     }
     this.panel?.close();
     this.panel = new ScalePanel(app);
@@ -313,7 +314,7 @@ class HeadView {
 
   moved(state, before) {
     const changed = (...names) => names.some((name) => state[name] !== before[name]);
-    if (!this.app.world.part) return;
+    if (!this.app.client.part) return;
     if (changed("layer", "head")) {
       this.zoom?.close();
       this.zoom = null;
@@ -333,11 +334,11 @@ class HeadView {
   }
 
   changed(what) {
-    const { world } = this.app;
-    if (what === "theme") return world.part && this.refresh();
-    if (what === "run" || what === "models" || what === "reading" || !world.part) return what === "run" || !world.part || !this.shownOf ? this.refresh() : undefined;
+    const { client } = this.app;
+    if (what === "theme") return client.part && this.refresh();
+    if (what === "run" || what === "models" || what === "reading" || !client.part) return what === "run" || !client.part || !this.shownOf ? this.refresh() : undefined;
     if (what === "edits") return void (this.named(), this.left(), this.beneath(), this.edits?.draw(), this.panel?.refresh());
-    if (what === "thumbs" || what === "writes") this.beneath();
+    if (what === "thumbnails" || what === "writes") this.beneath();
     if (["grid", "writes", "proof", "roles", "importance"].includes(what)) {
       this.named();
       this.left();

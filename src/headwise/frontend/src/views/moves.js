@@ -1,12 +1,12 @@
-/** Five moves: the 3 × 4 example. Blue keeps the invariants, red attacks them, every number tells where it came from. */
+/** Five moves: the 3 × 4 example. Blue keeps the invariants, red attacks them, every number shows how it was computed. */
 
-import { el, fill, svg } from "../dom.js";
+import { el, fill, focusedData, svg } from "../dom.js";
 import { fixed, scientific } from "../format.js";
 import { mark, sign } from "../marks.js";
 import { explain, columnIn, rowIn, valueOf } from "../parts/formulas.js";
 import { matrix } from "../parts/matrix.js";
-import { failureNote, segmented, stage, waiting, wo } from "../parts/note.js";
-import { sizePanel } from "../parts/size.js";
+import { failureNote, segmented, stage, waiting, wo } from "../parts/notes.js";
+import { sizePanel } from "../parts/layer-cost.js";
 
 const CODES = ["M1", "M2", "M3", "M4", "M5"];
 const TITLES = {
@@ -21,11 +21,11 @@ export function moves(app) {
   const node = el("div", { class: "columns" });
   const view = { node, data: null, ...parts(app) };
   const draw = () => drawn(app, view);
-  app.world
+  app.client
     .ask("GET", "/api/moves")
     .then((data) => ((view.data = data), draw(), app.header()))
     .catch((failure) => fill(node, el("div", { class: "centre" }, failureNote(failure))));
-  fill(node, el("div", { class: "centre" }, waiting("walking the example")));
+  fill(node, el("div", { class: "centre" }, waiting("Loading the example…")));
   return {
     node,
     states: () => (view.data ? Object.fromEntries(CODES.map((code) => [code, shownCase(app, view).verdicts[code].state])) : { waiting: "five moves" }),
@@ -56,7 +56,7 @@ function shownCase(app, view) {
 function drawn(app, view) {
   const { h, attack } = chosen(app, view);
   const found = view.data.cases[h][attack];
-  const focused = document.activeElement?.closest?.("[data-keep]")?.dataset.keep;
+  const focused = focusedData(view.node).keep;
   view.formula = el("div", { class: "formula", "aria-live": "polite" });
   const centre = el("div", { class: "centre" }, titled(app, view, h), view.formula, pipe(app, view, found), view.size.node);
   fill(view.node, blue(view, found, h, attack), centre, red(app, view, h, attack));
@@ -70,7 +70,7 @@ function titled(app, { data }, h) {
     "div",
     { class: "view-head" },
     el("h1", { class: "title" }, "Five moves"),
-    el("span", { class: "sub" }, "3 tokens, width 4. Point at any number to see what it was made of."),
+    el("span", { class: "sub" }, "3 tokens, width 4. Point at any number to see how it was computed."),
     el("span", { class: "grow" }),
     el("span", { class: "sub" }, "heads"),
     segmented("number of heads", choices, h, (one) => app.go({ h: one, pin: "" })),
@@ -104,26 +104,26 @@ function shield(fallen, found) {
     svg("path", { d: falls ? "m10 11.5 8 8m0-8-8 8" : "m9 15.5 4 4 6.5-7.5" }),
   );
   const words = falls ? `${fallen.join(", ")} ${fallen.length > 1 ? "fall" : "falls"}` : all;
-  const sub = falls ? "The witness recomputed and disagrees." : "Recomputed by another route, and proved in ball arithmetic.";
+  const sub = falls ? "The witness recomputed it and disagrees." : "Recomputed by another route and proved in ball arithmetic.";
   return el("div", { class: `shield${falls ? " falls" : ""}`, role: "status" }, shape, el("div", {}, words, el("small", {}, sub)));
 }
 
 function verdictLine(move, verdict) {
   const falls = verdict.state === "falls";
-  const [what, bound] = said(verdict);
+  const [what, bound] = describeVerdict(verdict);
   const kind = verdict.state === "holds" ? "bound" : falls ? "fails" : "refused";
   const shownMark =
     verdict.state === "vacuous" ? el("span", { class: "mark vacuous", role: "img", "aria-label": "vacuous", data: { tip: `Vacuous: ${verdict.says}` }, tabindex: 0 }, "–") : mark(kind, `${move.formula}\n${verdict.says}`);
   return el(
     "li",
     { class: falls ? "falls" : "", data: { move: move.code, state: verdict.state } },
-    el("div", { class: "said" }, el("span", { class: "code" }, move.code), el("span", { class: "words", data: { tip: move.statement } }, TITLES[move.code]()), shownMark),
+    el("div", { class: "statement" }, el("span", { class: "code" }, move.code), el("span", { class: "words", data: { tip: move.statement } }, TITLES[move.code]()), shownMark),
     el("div", { class: "beneath sub" }, what, bound && el("div", { class: "bound-line" }, bound)),
   );
 }
 
 /** What was compared, and the proved bound in words. */
-function said(verdict) {
+function describeVerdict(verdict) {
   if (verdict.state === "vacuous") return [verdict.says, null];
   const [, what, relation] = /^(.*): difference ([≤≥])/.exec(verdict.says) ?? [null, verdict.says, ""];
   const bound = verdict.bound === null ? null : Number(verdict.bound);
@@ -153,10 +153,10 @@ function red(app, { data }, h, attack) {
   const last = (one) => Math.max(0, ...one.caught_by.map((code) => +code.slice(1)));
   const sorted = [...data.attacks].sort((a, b) => last(b) - last(a) || a.caught_by.length - b.caught_by.length);
   const cards = sorted.map((one) => {
-    const fells = one.breaks[h];
+    const breaks = one.breaks[h];
     const pressed = one.name === attack;
     const title = one.name.replaceAll("_", " ");
-    const effect = fells.length ? `fells ${fells.join(", ")}` : `harmless here: ${one.harmless_when}`;
+    const effect = breaks.length ? `breaks ${breaks.join(", ")}` : `harmless here: ${one.harmless_when}`;
     return el(
       "button",
       {
@@ -167,9 +167,9 @@ function red(app, { data }, h, attack) {
         on: { click: () => app.go({ attack: pressed ? "" : one.name, pin: "" }) },
       },
       el("b", {}, title[0].toUpperCase() + title.slice(1)),
-      el("span", { class: "lie" }, `“${one.description}”`),
-      el("span", { class: "felled", role: "img", "aria-label": effect }, CODES.map((code) => el("i", { class: fells.includes(code) ? "falls" : "" }, code))),
-      fells.length ? null : el("span", { class: "lie" }, effect[0].toUpperCase() + effect.slice(1)),
+      el("span", { class: "description" }, `“${one.description}”`),
+      el("span", { class: "broken-moves", role: "img", "aria-label": effect }, CODES.map((code) => el("i", { class: breaks.includes(code) ? "falls" : "" }, code))),
+      breaks.length ? null : el("span", { class: "description" }, effect[0].toUpperCase() + effect.slice(1)),
     );
   });
   return el(
@@ -177,14 +177,14 @@ function red(app, { data }, h, attack) {
     { class: "rail red", "aria-label": "red team" },
     el("div", { class: "team attacks" }, "Red team ", el("span", {}, "break it")),
     cards,
-    el("p", { class: "sub" }, `Struck: what falls at h = ${h}. Each lie is told at one step; all other steps go on as before.`),
+    el("p", { class: "sub" }, `Struck through: the moves that fall at h = ${h}. Each attack changes one step; all other steps stay as they are.`),
   );
 }
 
 // Centre: the pipe
 
 function pipe(app, view, found) {
-  const { matrices: m, maps, heads } = found;
+  const { matrices: m, maps } = found;
   const make = (id, name, after, rows, kind, extra = {}) =>
     matrix({
       id,
@@ -200,7 +200,7 @@ function pipe(app, view, found) {
     });
   const size = (rows) => `${rows.length} × ${rows[0]?.length ?? 0}`;
   const op = (text) => el("span", { class: "op", "aria-hidden": "true" }, text);
-  const width = m.z.map((said) => said[0].length);
+  const width = m.z.map((rows) => rows[0].length);
   const readers = (name) => maps[name][0].map((_, column) => m[name].findIndex((slice) => slice[0].some((__, j) => columnIn(maps[name], slice, j) === column)));
   const none = (head) => (head < 0 ? null : head);
   const map = (name) => make(`map.${name}`, name, size(maps[name]), maps[name], "signed", name === "w_o" ? { beside: writers(m, maps) } : { above: readers(name).map(none) });
@@ -262,20 +262,20 @@ function reachOf(m) {
 /** Frame a number and its sources, and write its formula. Without one: the pinned number, else out[1,2]. */
 function pointed(app, view, at) {
   const found = shownCase(app, view);
-  const told = at ?? (app.state.pin || "out:1,2");
-  const [id, place] = told.split(":");
+  const cell = at ?? (app.state.pin || "out:1,2");
+  const [id, place] = cell.split(":");
   const [i, j] = (place ?? "").split(",").map(Number);
   const known = valueOf(found, id, i, j) !== undefined ? explain(found, id, i, j) : null;
   for (const cell of view.node.querySelectorAll(".matrix .source, .matrix .here")) cell.classList.remove("source", "here");
   if (!known) return void fill(view.formula, el("div", { class: "sub" }, "Point at a number."));
-  cellAt(view, told)?.classList.add("here");
+  cellAt(view, cell)?.classList.add("here");
   for (const source of known.sources) cellAt(view, source)?.classList.add("source");
   const value = fixed(known.actual, Number.isInteger(known.actual) ? 0 : 4);
-  const right = known.lied ? el("span", { class: "lied" }, ` ≠ ${fixed(known.honest, 4)}: the attack gave `, el("b", {}, value)) : [" = ", el("b", {}, value)];
-  fill(view.formula, el("div", { class: "sub" }, known.title, app.state.pin === told ? " · held, Enter lets go" : ""), el("div", {}, known.text, right), known.note ? el("div", { class: "sub mono" }, known.note) : null);
+  const right = known.differs ? el("span", { class: "differs" }, ` ≠ ${fixed(known.expected, 4)}: the attack gave `, el("b", {}, value)) : [" = ", el("b", {}, value)];
+  fill(view.formula, el("div", { class: "sub" }, known.title, app.state.pin === cell ? " · pinned, Enter unpins" : ""), el("div", {}, known.text, right), known.note ? el("div", { class: "sub mono" }, known.note) : null);
 }
 
-function cellAt(view, told) {
-  const [id, place] = told.split(":");
+function cellAt(view, cell) {
+  const [id, place] = cell.split(":");
   return view.node.querySelector(`.matrix[data-id="${CSS.escape(id)}"] td[data-at="${place}"]`);
 }

@@ -3,11 +3,11 @@
 import { el } from "../dom.js";
 import { fixed } from "../format.js";
 
-export function blocks(app, choose) {
-  const { world } = app;
+export function writeShares(app, choose) {
+  const { client } = app;
   const { layer, head } = app.state;
-  const count = world.part.heads_of[layer];
-  const shares = Array.from({ length: count }, (_, one) => world.at("write_share", layer, one));
+  const count = client.part.heads_of[layer];
+  const shares = Array.from({ length: count }, (_, one) => client.value("write_share", layer, one));
   const most = Math.max(1e-9, ...shares.filter(Number.isFinite).map(Math.abs));
   const buttons = shares.map((share, one) => {
     const height = Number.isFinite(share) ? (Math.abs(share) / most) * 24 : 0;
@@ -23,8 +23,8 @@ export function blocks(app, choose) {
   for (const button of buttons) if (!button.dataset.tip || button.dataset.tip === "null") delete button.dataset.tip;
   const node = el("div", { class: `blocks${count > 14 ? " many" : count > 8 ? " some" : ""}`, role: "group", "aria-label": `shares of the heads of layer ${layer}` }, buttons);
   node.addEventListener("click", (event) => {
-    const told = event.target.closest("[data-head]");
-    if (told) choose(layer, +told.dataset.head);
+    const info = event.target.closest("[data-head]");
+    if (info) choose(layer, +info.dataset.head);
   });
   node.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

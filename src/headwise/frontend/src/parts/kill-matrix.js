@@ -4,10 +4,13 @@ import { el, fill } from "../dom.js";
 import { sign } from "../marks.js";
 
 export class KillMatrix {
+  /** @type {any} */ app;
+  /** @type {any} */ kills;
+
   constructor(app, kills) {
     Object.assign(this, { app, kills });
     this.rows = kills.rows;
-    this.told = el("div", { class: "note told", "aria-live": "polite" });
+    this.info = el("div", { class: "note details", "aria-live": "polite" });
     this.body = this.rows.map((row, at) => this.line(row, at));
     const attacks = this.rows.filter((row) => row.named.length);
     const caught = attacks.filter((row) => !row.missed.length);
@@ -22,10 +25,10 @@ export class KillMatrix {
     this.node = el(
       "div",
       {},
-      el("div", { class: "figures" }, figure(`${caught.length} of ${attacks.length}`, "attacks caught"), figure(`${controls.filter((row) => !row.alarms.length).length} of ${controls.length}`, "controls pass"), figure(String(alone.length), "caught by one alone"), figure(String(kills.invariants.length), "invariants")),
-      this.told,
+      el("div", { class: "figures" }, figure(`${caught.length} of ${attacks.length}`, "attacks caught"), figure(`${controls.filter((row) => !row.alarms.length).length} of ${controls.length}`, "controls pass"), figure(String(alone.length), "caught by only one"), figure(String(kills.invariants.length), "invariants")),
+      this.info,
       this.scroller,
-      el("p", { class: "key" }, el("i", { class: "killed" }, sign("fails")), " falls: caught", el("i", { class: "killed only" }, sign("fails")), " the only one that catches it", el("i", { class: "held-dot" }), " holds", el("span", { class: "quiet" }, "blank: says nothing about it")),
+      el("p", { class: "key" }, el("i", { class: "killed" }, sign("fails")), " fails: caught", el("i", { class: "killed only" }, sign("fails")), " the only one that catches it", el("i", { class: "held-dot" }), " passes", el("span", { class: "quiet" }, "blank: not tested")),
     );
     this.choose(app.state.row);
     if (app.state.row) requestAnimationFrame(() => this.see());
@@ -45,15 +48,15 @@ export class KillMatrix {
     const cells = this.kills.invariants.map(({ name: invariant }) => {
       const caught = invariant in row.caught;
       const missed = row.missed.includes(invariant);
-      const words = caught ? "caught" : missed ? "missed" : row.asked.includes(invariant) ? "holds" : "";
+      const words = caught ? "caught" : missed ? "missed" : row.asked.includes(invariant) ? "passes" : "";
       const shape = caught ? el("i", { class: `killed${only ? " only" : ""}` }, sign("fails")) : missed ? el("i", { class: "missed" }, "!") : row.asked.includes(invariant) ? el("i", { class: "held-dot" }) : null;
       return el("td", { data: words ? { tip: `${title(row)} · ${invariant.replaceAll("_", " ")}: ${words}${caught ? `\n${row.caught[invariant]}` : ""}` } : {} }, shape);
     });
     return el("tr", { class: row.named.length ? "" : "control", data: { row: key(row) } }, el("th", { scope: "row" }, name), cells);
   }
 
-  choose(told) {
-    const row = this.rows.find((one) => key(one) === told) ?? this.rows.find((one) => one.attack === "tie_heads") ?? this.rows[0];
+  choose(info) {
+    const row = this.rows.find((one) => key(one) === info) ?? this.rows.find((one) => one.attack === "tie_heads") ?? this.rows[0];
     for (const line of this.body) {
       const is = line.dataset.row === key(row);
       line.classList.toggle("on", is);
@@ -61,10 +64,10 @@ export class KillMatrix {
     }
     const caught = Object.entries(row.caught);
     fill(
-      this.told,
+      this.info,
       el("b", {}, title(row)),
       el("span", {}, ` “${row.lie}”`),
-      el("p", {}, caught.length ? "Caught by " : row.named.length ? "Caught by nobody." : "No fault: nobody accuses it.", caught.flatMap(([name, saw], at) => [at ? ", " : "", el("em", { data: { tip: saw } }, name.replaceAll("_", " "))]), caught.length ? "." : ""),
+      el("p", {}, caught.length ? "Caught by " : row.named.length ? "Caught by no invariant." : "Not a bug: no invariant fails on it.", caught.flatMap(([name, saw], at) => [at ? ", " : "", el("em", { data: { tip: saw } }, name.replaceAll("_", " "))]), caught.length ? "." : ""),
       caught[0]?.[1] ? el("p", { class: "quiet" }, `First seen: ${caught[0][1]}`) : null,
     );
   }
@@ -81,5 +84,5 @@ export class KillMatrix {
   }
 }
 
-const key = (row) => (row.told ? `${row.attack}: ${row.told}` : row.attack);
+const key = (row) => (row.info ? `${row.attack}: ${row.info}` : row.attack);
 const title = (row) => key(row).replaceAll("_", " ");

@@ -1,4 +1,4 @@
-/** The one tooltip: what an element's `data-tip` says, on hover, on focus and on touch. */
+/** The one tooltip: the text of an element's `data-tip`, on hover, on focus and on touch. */
 
 import { el } from "./dom.js";
 
@@ -8,11 +8,11 @@ export function tips(root, holder) {
   holder.append(tip);
   const hide = () => tip.matches(":popover-open") && tip.hidePopover();
   const show = (target) => {
-    const told = target?.closest?.("[data-tip]");
-    if (!told || !root.contains(told)) return hide();
-    tip.textContent = told.dataset.tip;
+    const source = target?.closest?.("[data-tip]");
+    if (!source || !root.contains(source)) return hide();
+    tip.textContent = source.dataset.tip;
     if (!tip.matches(":popover-open")) tip.showPopover();
-    const at = told.getBoundingClientRect();
+    const at = source.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = tip;
     const left = Math.max(8, Math.min(innerWidth - width - 8, at.left + at.width / 2 - width / 2));
     const top = at.bottom + height + 14 < innerHeight ? at.bottom + 6 : Math.max(8, at.top - height - 6);
@@ -25,5 +25,5 @@ export function tips(root, holder) {
   root.addEventListener("pointerleave", hide);
   root.addEventListener("keydown", (event) => event.key === "Escape" && hide());
   // A canvas has many things under the pointer and tells by itself what to say.
-  return { say: (target, words) => ((target.dataset.tip = words), show(target)), hide };
+  return { showAt: (target, words) => ((target.dataset.tip = words), show(target)), hide };
 }

@@ -1,15 +1,18 @@
-/** Notes in the place where something is missing: why, and what to do. */
+/** Notes in place of missing content: why it is missing, and what to do. */
 
 import { el } from "../dom.js";
 import { sign } from "../marks.js";
 
-/** Something failed: what was said of it. */
+/** Something failed: the message. */
 export const failureNote = (failure, before = "") => el("p", { class: "note fails", role: "alert" }, sign("fails"), before && el("b", {}, before, " "), failure.message);
 
-/** Something cannot be told, and why. */
+/** Something is refused, and why. */
 export const refusalNote = (why, before = "Refused.") => el("p", { class: "note" }, sign("refused"), el("b", {}, before, " "), why);
 
-/** Something is on its way. */
+/** Numbers from an earlier start say so, until the model itself has confirmed them. */
+export const earlierStartNote = (client) => (client.run.from_earlier_start ? el("p", { class: "note", role: "status" }, "These numbers were stored at an earlier start. They are compared with the model as soon as it is open.") : null);
+
+/** Something is loading. */
 export const waiting = (what) => el("p", { class: "waiting", role: "status" }, el("i", { class: "spinner", "aria-hidden": "true" }), what);
 
 /** A title with a line of explanation. */
@@ -30,18 +33,18 @@ export function segmented(label, choices, chosen, choose) {
 /** M with its letter set low: W_O as people write it. */
 export const wo = () => ["W", el("sub", {}, "O")];
 
-/** A long work: how far it is, and a way to stop it. `tell` says how far it has come meanwhile, and leaves the button where it is.
- * @param said what is being done, in words for people */
-export function progress(job, cancel, { said = (doing) => doing } = {}) {
+/** A long work: how far it is, and a way to stop it. `update` shows how far it has come, and leaves the button where it is.
+ * @param describe turns what is being done into a sentence */
+export function progress(job, cancel, { describe = (doing) => doing } = {}) {
   const bar = el("progress", { max: 1, "aria-label": `progress of ${job.kind}` });
   const words = el("span", { class: "sub" });
   const node = el("div", { class: "progress", role: "status" }, bar, words, el("button", { class: "button small", type: "button", on: { click: cancel } }, "Cancel"));
-  node.tell = (now) => {
+  node.update = (now) => {
     if (now.of) bar.value = now.done / now.of;
     const far = now.of === 100 ? `${now.done} %` : now.of ? `${now.done} of ${now.of}` : null;
-    words.textContent = [said(now.doing ?? ""), far, now.seconds ? `${now.seconds.toFixed(0)} s` : null, left(now)].filter(Boolean).join(" · ") || "starting";
+    words.textContent = [describe(now.doing ?? ""), far, now.seconds ? `${now.seconds.toFixed(0)} s` : null, left(now)].filter(Boolean).join(" · ") || "Starting…";
   };
-  node.tell(job);
+  node.update(job);
   return node;
 }
 

@@ -1,8 +1,8 @@
 /** What a layer costs: width, heads, key heads and length, and what follows from them. Counts, exact by their formulas. */
 
-import { el, fill } from "../dom.js";
+import { el, fill, focusedData } from "../dom.js";
 import { bytes, grouped, large } from "../format.js";
-import { failureNote, headed } from "./note.js";
+import { failureNote, headed } from "./notes.js";
 
 const WIDTHS = [768, 1024, 2048, 3072, 4096, 5120, 6144, 8192];
 const HEADS = [8, 12, 16, 24, 32, 48, 64, 96, 128];
@@ -12,7 +12,7 @@ const LENGTHS = [512, 2048, 8192, 32768, 131072];
  * Parameters, work and memory of one attention layer without biases, over one text, in float32 for weights and float16 for the cache.
  * M width, H heads, G key heads, D = M / H, T tokens.
  */
-export function sizes({ width: M, heads: H, kv: G, length: T }) {
+export function layerSizes({ width: M, heads: H, kv: G, length: T }) {
   const D = M / H;
   const parameters = 2 * M * H * D + 2 * M * G * D;
   return {
@@ -35,6 +35,7 @@ export function refused({ width, heads, kv }) {
 
 const divisors = (whole) => Array.from({ length: whole }, (_, one) => one + 1).filter((one) => whole % one === 0);
 
+/** @type {[string, string, string, (sizes: ReturnType<typeof layerSizes>) => string][]} */
 const COLUMNS = [
   ["D", "width a head", "M ÷ H", (s) => grouped(s.D)],
   ["parameters", "parameters", "2·M·H·D + 2·M·G·D", (s) => large(s.parameters)],
@@ -54,13 +55,13 @@ export function sizePanel(app) {
 
 function drawn(app, node) {
   const { width, heads, kv, length } = app.state;
-  const focused = node.contains(document.activeElement) ? document.activeElement.name : null;
+  const focused = focusedData(node).size;
   const pick = (name, label, choices, chosen) =>
     el(
       "label",
       {},
       label,
-      el("select", { class: "field", name, on: { change: (event) => app.go({ [name]: +event.target.value }, { quietly: true }) } }, [...new Set([...choices, chosen])].sort((a, b) => a - b).map((one) => el("option", { value: one, selected: one === chosen }, grouped(one)))),
+      el("select", { class: "field", name, data: { size: name }, on: { change: (event) => app.go({ [name]: +event.target.value }, { quietly: true }) } }, [...new Set([...choices, chosen])].sort((a, b) => a - b).map((one) => el("option", { value: one, selected: one === chosen }, grouped(one)))),
     );
   const bar = el("div", { class: "bar" }, pick("width", "width M", WIDTHS, width), pick("heads", "heads H", HEADS, heads), pick("kv", "key heads G", divisors(heads), kv), pick("length", "tokens T", LENGTHS, length));
   const why = refused(app.state);
@@ -74,11 +75,11 @@ function table({ width, heads, kv, length }) {
   const lines = shown.map((H) => {
     // The same sharing for every row, so that rows differ in H alone.
     const G = H % ratio ? H : H / ratio;
-    const s = sizes({ width, heads: H, kv: G, length });
+    const s = layerSizes({ width, heads: H, kv: G, length });
     return el("tr", { class: H === heads ? "on" : "" }, el("th", { scope: "row" }, `${H} heads`, G === H ? null : el("span", { class: "quiet" }, `, ${G} KV`)), COLUMNS.map(([, , , say]) => el("td", {}, say(s))));
   });
   const head = COLUMNS.map(([, title, formula]) => el("th", { scope: "col", data: { tip: formula } }, title));
-  const chosen = sizes({ width, heads, kv, length });
+  const chosen = layerSizes({ width, heads, kv, length });
   const times = chosen.materialised / chosen.ours;
   return el(
     "div",

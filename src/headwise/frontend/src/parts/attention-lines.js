@@ -1,6 +1,6 @@
 /** From each query to the keys it looks at, for texts short enough to follow a line. */
 
-import { curveBumpX, link } from "../../vendor/d3.js";
+import { curveBumpX, link } from "#d3";
 import { svg } from "../dom.js";
 import { fixed, shown } from "../format.js";
 
@@ -9,7 +9,7 @@ const WIDTH = 268;
 const LEFT = 84;
 const RIGHT = 176;
 
-/** @param weights {data, shape}; `lit` isolates one query */
+/** @param {{data: Float32Array, shape: number[]}} weights `lit` isolates one query */
 export function lines(part, weights, { point, choose, lit }) {
   const [rows, columns] = weights.shape;
   const height = Math.max(rows, columns) * STEP + 8;

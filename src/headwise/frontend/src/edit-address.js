@@ -3,11 +3,11 @@
 const ONE = /^(?:ablate|silence|scale):(?:(.+)\/)?(\d+)\.(\d+)(?::(\d*\.?\d+))?$/;
 
 /** @param first the part that is meant where none is named */
-export const spell = (edits, first) => edits.map(({ part, layer, head, scale }) => `${scale === 0 ? "ablate" : "scale"}:${part === first ? "" : `${part}/`}${layer}.${head}${scale === 0 ? "" : `:${scale}`}`).join(",");
+export const formatEdits = (edits, first) => edits.map(({ part, layer, head, scale }) => `${scale === 0 ? "ablate" : "scale"}:${part === first ? "" : `${part}/`}${layer}.${head}${scale === 0 ? "" : `:${scale}`}`).join(",");
 
-/** The edits that an address tells; what makes no sense is left out. */
-export function readEdits(told, first) {
-  return told.split(",").flatMap((word) => {
+/** The edits in an address; what makes no sense is left out. */
+export function parseEdits(given, first) {
+  return given.split(",").flatMap((word) => {
     const [all, part, layer, head, scale] = ONE.exec(word) ?? [];
     if (!all || all.startsWith("scale") !== (scale !== undefined)) return [];
     return [{ part: part ?? first, layer: +layer, head: +head, scale: +(scale ?? 0) }];

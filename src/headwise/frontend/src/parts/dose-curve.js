@@ -1,6 +1,6 @@
 /** What scaling a head does: nine measured scales, and the lines between them as estimates. */
 
-import { area, line } from "../../vendor/d3.js";
+import { area, line } from "#d3";
 import { svg } from "../dom.js";
 
 const LOWEST = 40;
