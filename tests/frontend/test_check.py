@@ -95,6 +95,7 @@ def test_a_row_of_the_kill_matrix_tells_who_caught_it(page, tiny):
     attacks = [row for row in answered["rows"] if row["named"]]
     assert page.locator(".figures b").first.inner_text() == f"{len(attacks)} of {len(attacks)}"
     assert page.locator(".kills tbody tr").count() == len(answered["rows"])
+    assert len(set(page.locator(".kills tbody th").all_inner_texts())) == len(answered["rows"]), "every variant of a mutation has its own name"
     assert page.locator(".kills tbody .killed").count() == sum(len(row["caught"]) for row in answered["rows"])
 
 

@@ -84,5 +84,5 @@ export class KillMatrix {
   }
 }
 
-const key = (row) => (row.info ? `${row.attack}: ${row.info}` : row.attack);
+const key = (row) => (row.told ? `${row.attack}: ${row.told}` : row.attack);
 const title = (row) => key(row).replaceAll("_", " ");
