@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 
 from docs.findings_transformers import section as in_models
-from headwise.conformance.adapters.find import peers
+from headwise.conformance.adapters.resolve import peers
 from headwise.conformance.check import check
 from headwise.conformance.report.report import Report
-from headwise.conformance.report.report_text import facts
+from headwise.conformance.report.report_text import failure_rows
 
 HEAD = """# Findings
 
@@ -29,12 +29,17 @@ def section(name: str, report: Report) -> str:
     """One peer: its versions, and each failure."""
     packages = {"torch", *peers()[name].needs}
     said = ", ".join(f"{package} {_version(package)}" for package in sorted(packages))
-    lines = [f"## `{name}`", "", f"{peers()[name].statement} {said}. {len(report.held)} laws hold on {sum(report.held.values())} problems.", ""]
+    lines = [
+        f"## `{name}`",
+        "",
+        f"{peers()[name].statement} {said}. {len(report.problems_passed)} laws hold on {sum(report.problems_passed.values())} problems.",
+        "",
+    ]
     if report.passed:
         return "\n".join([*lines, "Nothing was found.", ""])
     for failure in report.failures:
         lines += [f"### {failure.severity}: {failure.statement}", "", failure.finding.why, "", "| | |", "| --- | --- |"]
-        rows = {name: value for name, value in facts(failure).items() if name not in ("why", "smallest")}
+        rows = {name: value for name, value in failure_rows(failure).items() if name not in ("why", "smallest")}
         lines += [f"| {row} | {value.replace('|', '/')} |" for row, value in rows.items()]
         lines += ["", f"Shown again by `headwise check {name} --level {report.level}`.", ""]
     return "\n".join(lines)

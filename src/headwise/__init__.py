@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from headwise.conformance.cases import cases as cases
     from headwise.conformance.check import check as check
     from headwise.conformance.exact.certificate import certify as certify
-    from headwise.conformance.exact.five_moves import five_moves as five_moves
-    from headwise.conformance.mutations.kill_matrix import attack as attack
+    from headwise.conformance.five_moves import five_moves as five_moves
+    from headwise.conformance.kill_matrix import attack as attack
     from headwise.errors import HeadwiseError as HeadwiseError
     from headwise.experiments.investigate import investigate as investigate
     from headwise.interventions.edits.ablate import Ablate as Ablate
@@ -53,13 +53,13 @@ _HOMES = {
     "Scale": "headwise.interventions.edits.scale",
     "Temperature": "headwise.interventions.edits.temperature",
     "TieHeads": "headwise.interventions.edits.tie_heads",
-    "attack": "headwise.conformance.mutations.kill_matrix",
+    "attack": "headwise.conformance.kill_matrix",
     "attend": "headwise.attention.attend",
     "cases": "headwise.conformance.cases",
     "certify": "headwise.conformance.exact.certificate",
     "check": "headwise.conformance.check",
     "compare": "headwise.analysis.checkpoints.compare",
-    "five_moves": "headwise.conformance.exact.five_moves",
+    "five_moves": "headwise.conformance.five_moves",
     "five_moves_html": "headwise.server.embedded.saved_page",
     "five_moves_widget": "headwise.server.embedded.notebook_widget",
     "from_attentions": "headwise.models.offline.given_attentions",

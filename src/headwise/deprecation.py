@@ -1,14 +1,15 @@
-"""Old names that still work for one release: of parameters and of module attributes, each with a DeprecationWarning."""
+"""Old names that still work for one release: of parameters, of attributes and of the names in a module, each with a DeprecationWarning."""
 
 import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from headwise.errors import ArgumentTypeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def renamed_parameters(**names: str | tuple[str, Callable[[Any], Any]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -52,6 +53,101 @@ def renamed_parameters(**names: str | tuple[str, Callable[[Any], Any]]) -> Calla
 
 def _same(value: Any) -> Any:
     return value
+
+
+def renamed_progress(old: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function accept the old name of its progress callback, which was called with the stage alone.
+
+    Args:
+        old: the old name of the parameter `progress`.
+
+    Example:
+        >>> @renamed_progress("told")
+        ... def run(progress):
+        ...     progress("checking", 1, 2)
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     run(told=print)
+        checking
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if old in kwargs:
+                warn(f"{function.__name__}({old}=...)", "progress")
+                callback = cast(Callable[[str], object], kwargs.pop(old))
+                kwargs["progress"] = lambda stage, done, total: callback(stage)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def keyword_only(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function, whose parameters after the first are keyword-only, accept them by position as it once did.
+
+    Args:
+        names: the parameters in their former order.
+
+    Example:
+        >>> @keyword_only("level")
+        ... def check(subject, *, level="quick"):
+        ...     return level
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     check("mine:attend", "full")
+        'full'
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            first, *rest = args or (None,)
+            for name, value in zip(names, rest, strict=False):
+                warn(f"{function.__name__} with {name} as a positional argument", f"{name}=...")
+                kwargs[name] = value
+            return function(*((first,) if args else ()), *rest[len(names) :], **kwargs)  # pyright: ignore[reportCallIssue]
+
+        return call
+
+    return decorate
+
+
+def renamed_attributes(**names: str) -> Callable[[type[T]], type[T]]:
+    """Make the instances of a class answer to the old names of their attributes.
+
+    Args:
+        names: the new name of each old one, such as `law="invariant"`.
+
+    Example:
+        >>> @renamed_attributes(law="invariant")
+        ... class Failure:
+        ...     invariant = "causality"
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     Failure().law
+        'causality'
+    """
+
+    def decorate(kind: type[T]) -> type[T]:
+        for old, new in names.items():
+            setattr(kind, old, property(_renamed_attribute(kind.__name__, old, new), doc=f"Deprecated name of `{new}`."))
+        return kind
+
+    return decorate
+
+
+def _renamed_attribute(kind: str, old: str, new: str) -> Callable[[object], object]:
+    def read(instance: object) -> object:
+        warn(f"{kind}.{old}", f"{kind}.{new}")
+        return getattr(instance, new)
+
+    return read
 
 
 def warn(old: str, new: str, stacklevel: int = 3) -> None:

@@ -80,3 +80,25 @@ class WorkerFailed(HeadwiseError, RuntimeError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class NotSupported(HeadwiseError, NotImplementedError):
+    """A checked implementation declares that it cannot compute a problem: the problem is not tested, and the report lists it."""
+
+
+class InvalidReturn(ArgumentTypeError):
+    """A checked implementation returned neither a tensor, nor an output with weights, nor what `hw.attend` returns."""
+
+
+class SubjectFailure(HeadwiseError, RuntimeError):
+    """A checked implementation raised, timed out, crashed or returned a wrong shape or dtype.
+
+    Attributes:
+        rule: name of the rule of a call that it broke, such as "raises" or "hangs".
+        mode: how it was called, a `CallMode`.
+        problem: the input, where it is known.
+    """
+
+    def __init__(self, rule: str, why: str, mode: object = None, problem: object = None) -> None:
+        super().__init__(why)
+        self.rule, self.mode, self.problem = rule, mode, problem

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from headwise.cli.app import main
-from headwise.conformance.exact.five_moves import attacks, five_moves
+from headwise.conformance.five_moves import five_moves
+from headwise.conformance.mutations.mutation import exact_mutations
 
 
 def attack(capsys, *words):
@@ -48,19 +49,19 @@ def test_json_is_all_of_both_walks(capsys):
     assert found["harmless"] is False
 
 
-@pytest.mark.parametrize("name", attacks())
+@pytest.mark.parametrize("name", exact_mutations())
 def test_every_attack_is_caught(capsys, name):
     code, out, _ = attack(capsys, name, "--heads", "2")
     assert code == 0
-    assert attacks()[name].lie in " ".join(out.split())
+    assert exact_mutations()[name].lie in " ".join(out.split())
     assert "is red" in out
 
 
 def test_an_attack_that_nothing_catches_is_exit_code_1(capsys, monkeypatch):
     """As if M5 had not been written: the lie changes the output, and every invariant still holds."""
-    from headwise.conformance.exact import five_moves as module
+    from headwise.conformance import five_moves as module
 
-    honest = module.invariants
+    honest = module.exact_invariants
     monkeypatch.setattr(module, "invariants", lambda: {name: entry for name, entry in honest().items() if entry.code != "M5"})
     monkeypatch.setattr(module, "witness", lambda walked: {})
     assert attack(capsys, "tie_heads")[0] == 1
@@ -75,13 +76,13 @@ def test_the_moves_alone(capsys):
 
 def test_the_matrix_alone_and_both(capsys, monkeypatch):
     """A small matrix in place of the whole, which has a test of its own."""
-    from headwise.conformance.mutations import kill_matrix
+    from headwise.conformance import kill_matrix
 
-    small = kill_matrix.attack(["nan_is_swept_away"])
+    small = kill_matrix.attack(["nan_replaced_by_zero"])
     told: list[str] = []
 
     def everything(tell):
-        tell("nan_is_swept_away")
+        tell("nan_replaced_by_zero")
         told.append("told")
         return small
 
@@ -96,16 +97,16 @@ def test_the_matrix_alone_and_both(capsys, monkeypatch):
 
 
 def test_one_lie_and_what_each_invariant_saw(capsys):
-    code, out, _ = attack(capsys, "nan_is_swept_away")
+    code, out, _ = attack(capsys, "nan_replaced_by_zero")
     assert code == 0
-    assert "N10 nan_stays_in_its_row" in " ".join(out.split())
+    assert "N10 nan_propagation" in " ".join(out.split())
     assert "1 of 1 caught by all whom they name." in out
 
 
 def test_json_of_one_lie(capsys):
-    found = json.loads(attack(capsys, "nan_is_swept_away", "--json")[1])
+    found = json.loads(attack(capsys, "nan_replaced_by_zero", "--json")[1])
     assert found["complete"] is True
-    assert list(found["rows"][0]["caught"]) == ["nan_stays_in_its_row"]
+    assert list(found["rows"][0]["caught"]) == ["nan_propagation"]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,8 @@ def test_json_of_one_lie(capsys):
         (["--heads", "3"], "heads must be 1, 2 or 4, which divide the 4 features of the example, got 3. Choose one of them."),
         (["tie_head"], "attack must be one of "),
         (["--moves", "--matrix"], "moves and matrix must not be given together, got both. Leave both out to see the one and then the other."),
-        (["nan_is_swept_away", "--moves"], "moves must come with an attack on the example, got 'nan_is_swept_away'. Choose one of "),
-        (["nan_is_swept_away", "--heads", "2"], "heads must be left out for 'nan_is_swept_away', got 2. Only attacks on the example have heads: "),
+        (["nan_replaced_by_zero", "--moves"], "moves must come with an attack on the example, got 'nan_replaced_by_zero'. Choose one of "),
+        (["nan_replaced_by_zero", "--heads", "2"], "heads must be left out for 'nan_replaced_by_zero', got 2. Only attacks on the example have heads: "),
     ],
 )
 def test_what_does_not_exist_is_refused(capsys, words, said):

@@ -13,11 +13,11 @@ def test_a_fault_is_exit_code_1_and_shown_with_its_smallest_input(plain, capsys,
     page, suite = tmp_path / "report.html", tmp_path / "report.xml"
     assert main(["check", SDPA, "--level", "quick", "--json", "--html", str(page), "--junit", str(suite)]) == 1
     found = json.loads(capsys.readouterr().out)
-    (failure,) = [failure for failure in found["failures"] if failure["law"] == "any_real_scale"]
+    (failure,) = [failure for failure in found["failures"] if failure["law"] == "explicit_scale"]
     assert "causal=True" in failure["problem"]
-    assert failure["looks_like"]["attack"] == "mask_comes_before_the_scale"
+    assert failure["looks_like"]["attack"] == "mask_before_scale"
     assert page.read_text().startswith("<!doctype html>")
-    assert "any_real_scale" in suite.read_text()
+    assert "explicit_scale" in suite.read_text()
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,19 @@ from flint import arb, fmpq_mat
 import headwise as hw
 from headwise.attention.layer import LayerParams, trace
 from headwise.catalog import entries
-from headwise.conformance.exact import five_moves as module
+from headwise.conformance import five_moves as module
 from headwise.conformance.exact.ball_arithmetic import NARROW, exact, precision, widest
-from headwise.conformance.exact.exact_trace import walk
-from headwise.conformance.exact.five_moves import EXAMPLE, FiveMoves, attacks, five_moves, invariants
+from headwise.conformance.exact.exact_trace import exact_trace
 from headwise.conformance.exact.witness import ROUTES, witness
+from headwise.conformance.five_moves import EXAMPLE, FiveMoves, five_moves
+from headwise.conformance.invariants.invariant import exact_invariants
+from headwise.conformance.mutations.mutation import exact_mutations
 from headwise.errors import ArgumentError, Undecided
 from tests.attention.problem import normal
 
 SIZES = (1, 2, 4)
 CODES = ["M1", "M2", "M3", "M4", "M5"]
-HARMLESS = {("tie_heads", 1), ("swap_blocks", 1), ("forget_the_scale", 4)}
+HARMLESS = {("tie_heads", 1), ("swap_w_o_blocks", 1), ("omit_scale", 4)}
 sizes = pytest.mark.parametrize("h", SIZES)
 
 
@@ -35,7 +37,7 @@ def test_all_five_hold_and_the_witness_agrees(h):
     assert states(found.verdicts) == states(found.witness) == {**dict.fromkeys(CODES, "holds"), "M5": "vacuous" if h == 1 else "holds"}
     assert found.holds
     assert not found.red
-    assert found.fallen == ()
+    assert found.violations == ()
 
 
 @sizes
@@ -50,11 +52,11 @@ def test_equal_means_narrower_than_1e_25_and_differs_means_apart(h):
 
 
 @sizes
-@pytest.mark.parametrize("attack", attacks())
+@pytest.mark.parametrize("attack", exact_mutations())
 def test_each_attack_fells_what_it_says_and_nothing_else(h, attack):
     found = five_moves(h, attack)
-    right = () if (attack, h) in HARMLESS else tuple(sorted(invariants()[name].code for name in attacks()[attack].caught_by))
-    assert found.fallen == right
+    right = () if (attack, h) in HARMLESS else tuple(sorted(exact_invariants()[name].code for name in exact_mutations()[attack].detected_by))
+    assert found.violations == right
     assert tuple(code for code, verdict in found.witness.items() if verdict.state == "falls") == right
     assert found.red == bool(right)
     assert found.holds == (not right)
@@ -74,26 +76,26 @@ def test_tied_heads_leave_four_moves_standing(h):
 
 
 def test_every_invariant_is_felled_by_some_attack():
-    assert {name for attack in attacks().values() for name in attack.caught_by} == set(invariants())
+    assert {name for attack in exact_mutations().values() for name in attack.detected_by} == set(exact_invariants())
 
 
 def test_the_witness_has_a_route_for_every_invariant():
-    assert set(ROUTES) == set(invariants())
-    assert [invariant.code for invariant in invariants().values()] == CODES
+    assert set(ROUTES) == set(exact_invariants())
+    assert [invariant.code for invariant in exact_invariants().values()] == CODES
 
 
-@pytest.mark.parametrize("entry", [*invariants().values()], ids=invariants())
+@pytest.mark.parametrize("entry", [*exact_invariants().values()], ids=exact_invariants())
 def test_every_invariant_has_its_sentence_and_formula(entry):
     assert entry.statement.endswith(".")
     assert len(entry.statement) > 40
     assert any(sign in entry.formula for sign in "=≠")
 
 
-@pytest.mark.parametrize("attack", attacks().values(), ids=attacks())
+@pytest.mark.parametrize("attack", exact_mutations().values(), ids=exact_mutations())
 def test_every_attack_says_what_it_is(attack):
-    assert attack.lie.endswith(".")
-    assert attack.blind_when
-    assert set(attack.caught_by) <= set(entries("headwise.conformance.invariants"))
+    assert attack.description.endswith(".")
+    assert attack.harmless_when
+    assert set(attack.detected_by) <= set(entries("headwise.conformance.invariants"))
 
 
 def test_a_witness_that_disagrees_turns_red():
@@ -109,7 +111,7 @@ def as_floats(w: fmpq_mat) -> torch.Tensor:
 @sizes
 def test_the_engine_computes_what_is_proved(h):
     """`layer.trace` in float64 on the same numbers: every tensor of the path lies within a few roundings of the ball."""
-    found, path = five_moves(h), trace(as_floats(EXAMPLE.x)[None], params(h))
+    found, path = five_moves(h), trace(as_floats(EXAMPLE.x)[None], learned(h))
     for name in ("q", "k", "v", "scores", "weights", "z", "writes"):
         for head, matrix in enumerate(getattr(found.walk, name)):
             near(matrix, getattr(path, name)[0, head], name)
@@ -117,7 +119,7 @@ def test_the_engine_computes_what_is_proved(h):
     near(found.walk.out, path.out[0], "out")
 
 
-def params(h: int) -> LayerParams:
+def learned(h: int) -> LayerParams:
     w_q, w_k, w_v = (as_floats(w).unflatten(1, (h, -1)) for w in (EXAMPLE.w_q, EXAMPLE.w_k, EXAMPLE.w_v))
     return LayerParams(w_q, w_k, w_v, as_floats(EXAMPLE.w_o).unflatten(0, (h, -1)))
 
@@ -150,7 +152,7 @@ def test_the_nearest_floats_of_every_matrix_are_at_hand(h):
         "concat": [3, 4],
         "out": [3, 4],
     }
-    path = trace(as_floats(EXAMPLE.x)[None], params(h))
+    path = trace(as_floats(EXAMPLE.x)[None], learned(h))
     assert torch.allclose(torch.tensor(found.matrices["weights"], dtype=torch.float64), path.weights[0], rtol=0, atol=2**-50)
     assert found.maps["w_o"] == as_floats(EXAMPLE.w_o).tolist()
     again = json.loads(json.dumps(found.as_dict(), allow_nan=False))
@@ -188,13 +190,13 @@ def test_another_number_of_heads_is_refused(h, plain):
 
 
 def test_an_attack_that_does_not_exist_is_refused():
-    with pytest.raises(ArgumentError, match=r"attack must be one of \['forget_the_scale', .*'tie_heads'\], got 'tie'\. Leave it out for the honest layer\."):
+    with pytest.raises(ArgumentError, match=r"attack must be one of \['omit_scale', .*'tie_heads'\], got 'tie'\. Leave it out for the honest layer\."):
         five_moves(2, "tie")
 
 
 def test_too_few_bits_prove_nothing():
     with precision(60), pytest.raises(Undecided, match=r"must be known to within 1e-25 to be judged, got .* at 60 bits\. Take more bits\."):
-        [invariant.judge(walk(EXAMPLE, 2)) for invariant in module.invariants().values()]
+        [invariant.judge(exact_trace(EXAMPLE, 2)) for invariant in module.exact_invariants().values()]
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 6])
@@ -202,6 +204,6 @@ def test_the_proof_is_not_of_the_example_alone(heads):
     """Another layer of real numbers, other sizes: five hold, the witness agrees."""
     layer = replace(EXAMPLE, x=exact(normal(5, 6)), **{name: exact(0.6 * normal(6, 6, seed=n + 1)) for n, name in enumerate(("w_q", "w_k", "w_v", "w_o"))})
     with precision():
-        walked = walk(layer, heads)
-        assert [invariant.judge(walked).state for invariant in invariants().values()] == ["holds"] * 4 + ["vacuous" if heads == 1 else "holds"]
+        walked = exact_trace(layer, heads)
+        assert [invariant.judge(walked).state for invariant in exact_invariants().values()] == ["holds"] * 4 + ["vacuous" if heads == 1 else "holds"]
         assert all(verdict.state != "falls" for verdict in witness(walked).values())

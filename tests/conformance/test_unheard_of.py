@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from headwise.attention.dense import dot_product, repeat_kv, softmax, weighted_sum
-from headwise.conformance.invariants.laws import first_finding, laws, speaks
-from headwise.conformance.mutations.mutable_attention import CallWay, call, k, kept, output, raw, scores, seen, v, weights, z
-from headwise.conformance.report.finding import Finding
+from headwise.conformance.comparison.finding import Finding
+from headwise.conformance.invariants.invariant import applies_to, callable_invariants, first_finding
+from headwise.conformance.mutations.mutable_attention import MutableAttention, call, k, kept, output, raw, scores, seen, v, weights, z
 
 Steps = dict[str, Callable[[Any], Any]]
 
@@ -122,7 +122,7 @@ SUBTLE: dict[str, Steps] = {
     "the sink counts twice where a mask is": {
         "weights": lambda at: softmax(at.scores, at.call.sink if at.call.mask is None or at.call.sink is None else at.call.sink + 0.6931)[0]
     },
-    "a scale of 1 is taken for none": {"raw": lambda at: dot_product(at.q, at.k, at.seen) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw(at)},
+    "a scale of 1 is taken for none": {"raw": lambda at: dot_product(at.q, at.k, at.visible) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw(at)},
     "keys past the 128th are forgotten": {"seen": lambda at: seen(at) & (torch.arange(at.k.shape[2]) < 128)},
     "no limit to the left means none at all": {
         "call": lambda at: (
@@ -130,7 +130,7 @@ SUBTLE: dict[str, Steps] = {
         )
     },
     "a NaN that is seen is swept out of the values": {"v": lambda at: v(at).nan_to_num()},
-    "in training dropout is made up for twice": {"kept": lambda at: kept(at) / (1 - at.problem.dropout) if at.how.training else kept(at)},
+    "in training dropout is made up for twice": {"kept": lambda at: kept(at) / (1 - at.problem.dropout) if at.mode.training else kept(at)},
     "weights are shown in another order where there are as many key heads": {
         "reported": lambda at: at.weights.flip(1) if at.problem.key.shape[1] == at.problem.shape[1] else at.weights
     },
@@ -157,14 +157,14 @@ WRONG: dict[str, Steps] = {
     "a left window counts from the right": {
         "call": lambda at: replace(call(at), window=call(at).window[::-1]) if isinstance(call(at).window, tuple) else call(at)
     },
-    "a cap on the size, not the sign": {"scores": lambda at: scores(at).abs().masked_fill(~at.seen, -torch.inf) if at.call.softcap else scores(at)},
-    "values are read where keys end": {"z": lambda at: weighted_sum(at.kept, at.v.roll(1, 2), at.seen) if at.v.shape[2] == 33 else z(at)},
+    "a cap on the size, not the sign": {"scores": lambda at: scores(at).abs().masked_fill(~at.visible, -torch.inf) if at.call.softcap else scores(at)},
+    "values are read where keys end": {"z": lambda at: weighted_sum(at.kept, at.v.roll(1, 2), at.visible) if at.v.shape[2] == 33 else z(at)},
 }
 
 
 def in_another_order(at):
     """Keys summed from the last to the first."""
-    return weighted_sum(at.kept.flip(3), at.v.flip(2), at.seen.expand(at.scores.shape).flip(3))
+    return weighted_sum(at.kept.flip(3), at.v.flip(2), at.visible.expand(at.scores.shape).flip(3))
 
 
 def in_blocks(at):
@@ -185,7 +185,7 @@ def split_over_both(at):
     root = abs(at.call.scale) ** 0.5
     sign = -1.0 if at.call.scale < 0 else 1.0
     wide = torch.float64 if at.q.dtype == torch.float64 else torch.float32
-    return dot_product(at.q.to(wide) * (sign * root), at.k.to(wide) * root, at.seen)
+    return dot_product(at.q.to(wide) * (sign * root), at.k.to(wide) * root, at.visible)
 
 
 def sink_as_a_key(at):
@@ -232,10 +232,10 @@ UNUSUAL: dict[str, Steps] = {
     "sinks as an extra key": {"weights": sink_as_a_key},
     "a mask built from lengths": {"call": mask_from_lengths},
     "powers of two": {"weights": lambda at: _powers_of_two(at)},
-    "everything in float64": {"raw": lambda at: dot_product(at.q.double(), at.k.double(), at.seen) * at.call.scale},
+    "everything in float64": {"raw": lambda at: dot_product(at.q.double(), at.k.double(), at.visible) * at.call.scale},
     "a head at a time": {
         "z": lambda at: (
-            torch.cat([weighted_sum(*(x[:, h : h + 1] for x in (at.kept, at.v, at.seen.expand(at.kept.shape)))) for h in range(at.kept.shape[1])], 1)
+            torch.cat([weighted_sum(*(x[:, h : h + 1] for x in (at.kept, at.v, at.visible.expand(at.kept.shape)))) for h in range(at.kept.shape[1])], 1)
             if at.kept.shape[1]
             else z(at)
         )
@@ -253,9 +253,9 @@ UNUSUAL: dict[str, Steps] = {
 def accused_by(steps: Steps, stop: bool) -> dict[str, Finding]:
     """The laws that fall at the full level; the first is enough where something is wrong."""
     found = {}
-    way = CallWay(steps, honours=CallWay.honours - {"batch_invariance"})
-    for name, law in laws().items():
-        finding = first_finding(name, law, way, "full") if speaks(law, way) else None
+    way = MutableAttention(steps, supports=MutableAttention.supports - {"batch_invariance"})
+    for name, law in callable_invariants().items():
+        finding = first_finding(name, law, way, "full") if applies_to(law, way) else None
         if finding is not None:
             found[name] = finding
             if stop:

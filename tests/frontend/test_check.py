@@ -10,7 +10,7 @@ from tests.frontend.look import audited, opened, wait
 from tests.server import models
 
 FAILURE = {
-    "law": "hidden_keys_do_not_matter",
+    "law": "hidden_keys_are_ignored",
     "code": "I06",
     "severity": "wrong",
     "statement": "",
@@ -23,7 +23,7 @@ FAILURE = {
     "times_allowed": 9.0,
     "smallest": "With one key less the law holds.",
     "call": {"input": "B 1 · H 1 · T 1 · S 2   scale=-1.0", "called": "in training", "query": "[[[[1, -2]]]]"},
-    "looks_like": {"attack": "triangle_sits_in_the_other_corner", "lie": "…", "threads": ["pytorch/pytorch#1"]},
+    "looks_like": {"attack": "causal_mask_top_left", "lie": "…", "threads": ["pytorch/pytorch#1"]},
     "also": [],
     "test": "def test_it(): ...",
 }
@@ -32,7 +32,7 @@ REPORT = {
     "level": "quick",
     "passed": False,
     "failures": [FAILURE],
-    "held": {"rows_sum_to_one": 12, "heads_stand_alone": 1},
+    "held": {"rows_sum_to_one": 12, "heads_do_not_interact": 1},
     "not_tested": {"sink": "no argument"},
 }
 
@@ -85,12 +85,12 @@ def test_the_kill_matrix_begins_at_its_first_row(page, tiny):
 
 
 def test_a_row_of_the_kill_matrix_tells_who_caught_it(page, tiny):
-    opened(page, tiny, "check;row=swap_blocks")
-    assert page.locator(".details b").inner_text() == "swap blocks" and "heads add up" in page.locator(".details").inner_text()
+    opened(page, tiny, "check;row=swap_w_o_blocks")
+    assert page.locator(".details b").inner_text() == "swap w o blocks" and "heads add up" in page.locator(".details").inner_text()
     page.locator(".kills tr.on button").focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.innerText") != "swap blocks"
-    assert "row=" in page.evaluate("location.hash") and "swap_blocks" not in page.evaluate("location.hash")
+    assert "row=" in page.evaluate("location.hash") and "swap_w_o_blocks" not in page.evaluate("location.hash")
     answered = json.loads(page.evaluate("fetch('./api/kill-matrix').then(answer => answer.text())"))
     attacks = [row for row in answered["rows"] if row["named"]]
     assert page.locator(".figures b").first.inner_text() == f"{len(attacks)} of {len(attacks)}"

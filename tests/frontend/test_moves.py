@@ -5,7 +5,7 @@ import re
 import pytest
 
 import headwise as hw
-from headwise.conformance.exact.five_moves import attacks
+from headwise.conformance.mutations.mutation import exact_mutations
 from tests.frontend.look import opened
 
 CODES = ("M1", "M2", "M3", "M4", "M5")
@@ -18,7 +18,7 @@ def shown(page, code: str) -> str:
 @pytest.mark.parametrize("h", [1, 2, 4])
 def test_each_attack_fells_exactly_its_invariants(page, tiny, h):
     opened(page, tiny, f"moves;h={h}")
-    for name in (None, *attacks()):
+    for name in (None, *exact_mutations()):
         right = hw.five_moves(h, name)
         if name is not None:
             card = page.locator(f"[data-attack={name}]")
@@ -38,8 +38,8 @@ def test_each_attack_fells_exactly_its_invariants(page, tiny, h):
 
 
 def test_every_matrix_shows_its_numbers(page, tiny):
-    opened(page, tiny, "moves;h=2;attack=forget_the_scale")
-    found = hw.five_moves(2, "forget_the_scale")
+    opened(page, tiny, "moves;h=2;attack=omit_scale")
+    found = hw.five_moves(2, "omit_scale")
     matrices = {name: found.matrices[name] for name in ("x", "concat", "out")} | {f"map.{name}": rows for name, rows in found.maps.items()}
     for name in ("q", "k", "v", "scores", "weights", "z", "writes"):
         matrices |= {f"{name}.{head}": rows for head, rows in enumerate(found.matrices[name])}
@@ -62,7 +62,7 @@ def test_pointing_at_a_number_frames_what_it_was_made_of(page, tiny):
 
 
 def test_a_lie_is_told_where_it_was_told(page, tiny):
-    opened(page, tiny, "moves;h=2;attack=forget_the_scale;pin=scores.0:0,0")
+    opened(page, tiny, "moves;h=2;attack=omit_scale;pin=scores.0:0,0")
     assert "≠ 0.3536: the attack gave 0.5000" in page.locator(".formula").inner_text()
 
 

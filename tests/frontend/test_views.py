@@ -35,7 +35,7 @@ def test_the_map_of_a_longer_text_too(page, tiny, theme):
     assert wide(page) == 0
 
 
-@pytest.mark.parametrize("attack", ["tie_heads", "round_the_weights"])
+@pytest.mark.parametrize("attack", ["tie_heads", "round_weights"])
 def test_fallen_moves_can_be_read_by_all(page, tiny, attack):
     opened(page, tiny, f"moves;h=4;attack={attack};theme=dark")
     assert audited(page) == []

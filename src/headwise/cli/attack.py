@@ -23,24 +23,25 @@ def attack(
     Without a name: every head of the 3 × 4 example made to read head 0's slice, and which of the five moves falls, proved by ball arithmetic; then the kill
     matrix, every attack against every invariant on headwise's own attention (about a minute). Exit code 1 when a lie is not caught, or the truth is accused.
     """
-    from headwise.conformance.exact.five_moves import attacks
+    from headwise.conformance.mutations.mutation import exact_mutations
 
     if moves and matrix:
         raise ArgumentError("moves and matrix must not be given together, got both. Leave both out to see the one and then the other.")
-    of_example = name in attacks() or (name is None and (heads is not None or moves))
+    of_example = name in exact_mutations() or (name is None and (heads is not None or moves))
     if of_example and not matrix:
         return _moves(name or "tie_heads", 2 if heads is None else heads, json)
     if heads is not None:
-        raise ArgumentError(f"heads must be left out for {name!r}, got {heads}. Only attacks on the example have heads: {', '.join(attacks())}.")
+        raise ArgumentError(f"heads must be left out for {name!r}, got {heads}. Only attacks on the example have heads: {', '.join(exact_mutations())}.")
     if moves:
-        raise ArgumentError(f"moves must come with an attack on the example, got {name!r}. Choose one of {', '.join(attacks())}.")
+        raise ArgumentError(f"moves must come with an attack on the example, got {name!r}. Choose one of {', '.join(exact_mutations())}.")
     code = 0 if json or matrix or name is not None else _moves("tie_heads", 2, json)
     return max(code, _matrix(name, json))
 
 
 def _moves(name: str, heads: int, json: bool) -> int:
     """The five moves, before and after."""
-    from headwise.conformance.exact.five_moves import HEADS, attacks, five_moves
+    from headwise.conformance.five_moves import HEADS, five_moves
+    from headwise.conformance.mutations.mutation import exact_mutations
     from headwise.render.results.moves_table import moves_lines
 
     if heads not in HEADS:
@@ -50,7 +51,7 @@ def _moves(name: str, heads: int, json: bool) -> int:
     if json:
         print_json({"heads": heads, "attack": name, "harmless": harmless, "before": before.as_dict(), "after": after.as_dict()})
     else:
-        told = attacks()[name]
+        told = exact_mutations()[name]
         show(Text.assemble((f"attack {name}", "bold"), f"  with {heads} head{'s' if heads > 1 else ''}: {told.lie}"), Text())
         show(*moves_lines(before, after))
         if harmless:
@@ -60,12 +61,13 @@ def _moves(name: str, heads: int, json: bool) -> int:
 
 def _matrix(name: str | None, json: bool) -> int:
     """Every attack against every invariant, or one."""
-    from headwise.conformance.mutations.kill_matrix import attack as against_all
-    from headwise.conformance.mutations.kill_matrix import every_attack, everything
+    from headwise.conformance.kill_matrix import attack as against_all
+    from headwise.conformance.kill_matrix import everything
+    from headwise.conformance.mutations.mutation import mutations
     from headwise.render.results.kill_matrix_table import matrix_lines, row_lines
 
     if name is None:
-        done, total = count(1), len(every_attack()) + 1
+        done, total = count(1), len(mutations()) + 1
         with counting("attacks told") as bar:
             matrix = everything(lambda attack: bar(attack, next(done), total))
     else:
@@ -87,6 +89,6 @@ ENTRY = Command(
         "headwise attack --moves": "the five moves alone",
         "headwise attack tie_heads --heads 4": "the five moves of the example with four heads, before and after",
         "headwise attack --heads 1 --json": "with one head there is nothing to tie",
-        "headwise attack cap_comes_after_the_mask": "who catches one lie, and what each saw first",
+        "headwise attack softcap_after_mask": "who catches one lie, and what each saw first",
     },
 )

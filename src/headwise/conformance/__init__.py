@@ -1,1 +1,1 @@
-"""Is an attention implementation right? Problems, independent oracles, invariants, mutations, and reports."""
+"""Is an attention implementation right? Problems, independent references, invariants, mutations, and reports."""

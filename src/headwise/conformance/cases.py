@@ -1,102 +1,126 @@
-"""The suite's problems one by one, for a test runner of one's own."""
+"""`hw.cases`: the problems of the suite one by one, for a test runner."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from headwise.conformance.adapters.subject import Refused
-from headwise.conformance.invariants.law import Law, Level
-from headwise.conformance.invariants.repeat_call import asking
-from headwise.conformance.invariants.subject_laws import law, laws
-from headwise.conformance.mutations.mutable_attention import CallWay
-from headwise.conformance.oracles.formula import DEFINITION
-from headwise.conformance.problems.answer import PLAINLY, How
-from headwise.conformance.problems.layer_problem import LayerProblem
+from headwise.conformance.answer import PLAIN, CallMode
+from headwise.conformance.capabilities import CheckLevel
+from headwise.conformance.invariants.definition import DEFINITION
+from headwise.conformance.invariants.invariant import Invariant, invariant_named, invariants
+from headwise.conformance.invariants.repeat_call import repeat_call
+from headwise.conformance.mutations.mutable_attention import MutableAttention
+from headwise.conformance.problems.layer_problem import AnyProblem, LayerProblem
 from headwise.conformance.problems.problem import Problem
-from headwise.conformance.problems.problem_filter import fitted
-from headwise.conformance.sandbox.remote_subject import distant
-from headwise.conformance.sandbox.watched_subject import MANNERS, Misbehaved, Watched
+from headwise.conformance.problems.problem_filter import fit
+from headwise.conformance.problems.subject import Subject
+from headwise.conformance.renamed_entries import current_name
+from headwise.conformance.sandbox.remote_subject import FATAL, isolated
+from headwise.conformance.sandbox.watched_subject import CALL_RULES, WatchedSubject
+from headwise.deprecation import renamed_attributes, warn
+from headwise.errors import NotSupported, SubjectFailure
 
-LIMIT = 30.0  # seconds that a call may take where it is known to hang or die
+LIMIT = 30.0  # seconds that a call may take where it is known to hang or crash
 
 
+@renamed_attributes(law="invariant", how="mode")
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One law on one problem.
+    """One invariant on one problem.
 
     Attributes:
-        law: its name; "definition" for the formula itself.
+        invariant: its name; "definition" for the formula itself, or the name of a rule of a call.
         problem: the input.
-        number: among the problems of the law.
-        how: the subject is asked, where the law is about its manners.
+        number: position among the problems of the invariant.
+        mode: how the subject is called, where the case is about a rule of a call.
     """
 
-    law: str
-    problem: Problem | LayerProblem
+    invariant: str
+    problem: AnyProblem
     number: int = 0
-    how: How = PLAINLY
+    mode: CallMode = PLAIN
 
     @property
     def __name__(self) -> str:
-        """What pytest shows."""
-        return f"{self.law}-{self.number}"
+        """The name that pytest shows."""
+        return f"{self.invariant}-{self.number}"
 
-    def holds(self, subject: Any, **arguments: Any) -> None:
-        """Judge a subject, given in any way that `hw.check` takes, under the conventions that it turns out to have. Options that it does not know
-        are left out.
+    def check(self, subject: object, **arguments: object) -> None:
+        """Check a subject, given in any way that `hw.check` takes, under the conventions that it turns out to have.
+
+        Options that it does not support are left out.
+
+        Args:
+            arguments: the arguments with which a class or a peer is made.
 
         Raises:
-            AssertionError: the law falls; the message says what came and what is right.
+            AssertionError: the invariant fails; the message states the actual and the expected result.
 
         Example:
             >>> import headwise as hw
-            >>> hw.cases()[0].holds(hw.attend)
+            >>> hw.cases()[0].check(hw.attend)
         """
-        entry, limit = self._law(), LIMIT if self.law in ("hangs", "dies") and isinstance(subject, str) else None
-        near = {"arguments": arguments, "declared": {}, "dtype": None, "device": None}
-        with torch.random.fork_rng(devices=[]), distant(subject, limit, near) as founds:
-            for found in founds:
-                self._judge(found.subject, entry)
+        name, entry = self._entry()
+        limit = LIMIT if name in FATAL and isinstance(subject, str) else None
+        options: Mapping[str, object] = {"arguments": arguments, "declared": {}, "dtype": None, "device": None}
+        with torch.random.fork_rng(devices=[]), isolated(subject, limit, options) as resolved:
+            for one in resolved:
+                self._check(one.subject, name, entry)
 
-    def _judge(self, subject: Any, entry: Law) -> None:
-        watched = Watched(subject)
-        if watched.level not in entry.levels or not entry.needs <= watched.honours or (watched.level == "layer") != isinstance(self.problem, LayerProblem):
+    def holds(self, subject: object, **arguments: object) -> None:
+        """Deprecated name of `check`."""
+        warn("Case.holds", "Case.check")
+        self.check(subject, **arguments)
+
+    def _check(self, subject: Subject, name: str, entry: Invariant) -> None:
+        watched = WatchedSubject(subject)
+        if not entry.applies_to(watched) or (watched.level == "layer") != isinstance(self.problem, LayerProblem):
             return
-        problem = fitted(self.problem, watched.honours)
-        if problem is None or (problem is not self.problem and self.law in MANNERS):
+        problem = fit(self.problem, watched.supports)
+        if problem is None or (problem is not self.problem and name in CALL_RULES):
             return
+        cut = getattr(subject, "cut", None)
         try:
-            finding = entry.judge(watched, problem)
-        except Refused:
+            finding = entry.judge(watched, problem if cut is None or name in CALL_RULES else cut(problem))
+        except NotSupported:
             return
-        except Misbehaved as odd:
-            raise AssertionError(str(odd)) from None
-        finding = finding or watched.noted.get(self.law)
+        except SubjectFailure as failure:
+            raise AssertionError(str(failure)) from None
+        finding = finding or watched.noted.get(name)
         if finding is not None:
-            sides = f" got {_at(finding.got, finding.where)}, right {_at(finding.right, finding.where)} at {finding.where}"
-            raise AssertionError(f"{entry.statement} {finding.why}{'' if finding.got is None else sides}")
+            tensors = f" Got {_at(finding.got, finding.where)}, expected {_at(finding.expected, finding.where)} at {finding.where}."
+            raise AssertionError(f"{entry.statement} {finding.why}{'' if finding.got is None else tensors}")
 
-    def _law(self) -> Law:
-        if self.law in MANNERS:
-            return asking(self.how)
-        return DEFINITION if self.law == "definition" else law(self.law)
+    def _entry(self) -> tuple[str, Invariant]:
+        name = current_name(self.invariant, CALL_RULES)
+        if name in CALL_RULES:
+            return name, repeat_call(self.mode)
+        if name == "definition":
+            return name, DEFINITION
+        entry = invariant_named(name)
+        return next(known for known, one in invariants("call", "layer").items() if one is entry), entry
 
 
-def cases(level: Level = "quick") -> list[Case]:
-    """Every law on every problem that an attention of q, k and v can be asked: `@pytest.mark.parametrize("case", hw.cases())`.
+def cases(level: CheckLevel = "quick") -> list[Case]:
+    """Every invariant on every problem of query, key and value: `@pytest.mark.parametrize("case", hw.cases())`.
 
     Args:
         level: "quick" or "full".
+
+    Example:
+        >>> cases()[0].__name__
+        'output_shape-0'
     """
-    knows_all = CallWay()
+    supports_all = MutableAttention()
     found = []
-    for name, entry in laws().items():
-        if "call" in entry.levels and entry.needs <= knows_all.honours:
-            problems = [problem for problem in entry.problems(knows_all, level) if isinstance(problem, Problem)]
+    for name, entry in invariants("call").items():
+        if entry.applies_to(supports_all):
+            problems = [problem for problem in entry.problems(supports_all, level) if isinstance(problem, Problem)]
             found += [Case(name, problem, number) for number, problem in enumerate(problems)]
     return found
 
 
 def _at(tensor: torch.Tensor | None, where: tuple[int, ...]) -> str:
+    """The number at an index, or the whole tensor."""
     return "nothing" if tensor is None else f"{float(tensor[where]):.6g}" if where and tensor.dim() == len(where) else str(tensor.tolist())

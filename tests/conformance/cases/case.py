@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from headwise.attention.layer import LayerParams
-from headwise.conformance.problems.answer import PLAINLY, Answer, How
+from headwise.conformance.answer import PLAIN, Answer, CallMode
 from headwise.conformance.problems.layer_problem import LayerProblem
 from headwise.conformance.problems.problem import Problem
 
-WEIGHTS = How(weights=True)
+WEIGHTS = CallMode(weights=True)
 LOG3 = log(3)
 
 
@@ -50,12 +50,12 @@ class Case:
     """
 
     id: str
-    lie: str
+    description: str
     problem: Problem | LayerProblem
-    right: Any
+    expected: Any
     laws: tuple[str, ...]
     told: tuple[str, ...] = ()
-    how: How = PLAINLY
+    mode: CallMode = PLAIN
     look: Callable[[Answer], Tensor] = output
     within: float = 1e-5
 

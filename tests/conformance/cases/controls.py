@@ -12,20 +12,20 @@ gated = means([1, 3], heads=2, sink=t(0.6931471805599453, 0))
 CASES = (
     Case(
         "CTRL-01",
-        "heads_write_straight_into_the_model",
+        "fused_value_output_projection",
         looking_at_all(four_wide, two_of_two, columns(2, 2)),
         t([[3, 4, 8, 6], [3, 4, 8, 6]]),
-        ("heads_write_separately",),
+        ("output_projection_per_head",),
     ),
-    Case("CTRL-02", "a_token_moves_its_own_hidden_row", own_hidden, t([[5, 6, 9, 8], [1, 2, 7, 4]]), ("the_future_does_not_matter",)),
+    Case("CTRL-02", "output_depends_on_own_query", own_hidden, t([[5, 6, 9, 8], [1, 2, 7, 4]]), ("causality",)),
     Case(
         "CTRL-04",
-        "a_constant_is_added_to_what_is_seen",
+        "constant_added_to_scores",
         means([6, 12, 24], causal=True, mask=shown([1, 1, 1])),
         same([6, 9, 14]),
-        ("a_constant_changes_nothing", "modifiers_come_in_order"),
+        ("softmax_shift_invariance", "score_modifier_order"),
     ),
-    Case("CTRL-06", "key_heads_in_turn_as_declared", numbered(4, 2), of_heads([0], [1], [0], [1]), ("neighbours_share_a_key_head",)),
-    Case("CTRL-08", "numbers_are_stored_by_column", row([1, 0], [0, 1.0986122886681098], [0, 4]), same([3, 2]), ("golden_numbers",)),
-    Case("CTRL-10", "sink_is_a_gate", gated, of_heads([1, 1], [4 / 3, 4 / 3]), ("sink_takes_its_share",)),
+    Case("CTRL-06", "kv_heads_tiled_as_declared", numbered(4, 2), of_heads([0], [1], [0], [1]), ("grouped_query_head_mapping",)),
+    Case("CTRL-08", "column_major_storage", row([1, 0], [0, 1.0986122886681098], [0, 4]), same([3, 2]), ("golden_values",)),
+    Case("CTRL-10", "sink_as_gate", gated, of_heads([1, 1], [4 / 3, 4 / 3]), ("attention_sink",)),
 )

@@ -8,14 +8,14 @@ from headwise.attention.position import Alibi, Rotary
 from headwise.conformance.problems.layer_problem import LayerProblem
 from tests.conformance.cases.case import LOG3, WEIGHTS, Case, columns, layer, looking_at_all, shown, t, writes
 
-ALONE, WRITES, ORDER, BATCH, GOLDEN = "heads_stand_alone", "heads_write_separately", "order_of_keys_does_not_matter", "batch_rows_stand_alone", "golden_numbers"
-GROUPS, SHAPE, USED, DISTANCES = "neighbours_share_a_key_head", "output_has_the_right_shape", "what_is_shown_is_what_was_used", "only_distances_count"
+ALONE, WRITES, ORDER, BATCH, GOLDEN = "heads_do_not_interact", "output_projection_per_head", "key_permutation_invariance", "batch_independence", "golden_values"
+GROUPS, SHAPE, USED, DISTANCES = "grouped_query_head_mapping", "output_shape", "returned_weights_match_output", "positions_are_relative"
 CACHE, CORNER, SAME, PADDING, FUTURE = (
-    "cache_changes_nothing",
-    "corner_is_as_declared",
-    "same_call_same_answer",
-    "padding_does_not_matter",
-    "the_future_does_not_matter",
+    "kv_cache_equivalence",
+    "causal_alignment",
+    "determinism",
+    "padding_invariance",
+    "causality",
 )
 
 two_of_two = torch.eye(4).reshape(4, 2, 2)  # each head reads two features of four, as they are
@@ -87,7 +87,7 @@ left_padded = turned(at=(1, 2), length=3, chunks=(2, 1), mask=shown([0, 1, 1])[:
 CASES = (
     Case(
         "09-01",
-        "heads_are_split_without_a_transpose",
+        "split_heads_without_transpose",
         looking_at_all(four_wide, two_of_two, columns(2, 2)),
         t([[3, 4, 8, 6], [3, 4, 8, 6]]),
         (WRITES, ALONE, ORDER),
@@ -95,7 +95,7 @@ CASES = (
     ),
     Case(
         "09-02",
-        "heads_are_merged_without_a_transpose",
+        "merge_heads_without_transpose",
         looking_at_all(four_wide, two_of_two, columns(2, 2), causal=True),
         t([[1, 2, 7, 4], [3, 4, 8, 6]]),
         (WRITES, ORDER),
@@ -103,54 +103,54 @@ CASES = (
     ),
     Case(
         "09-04",
-        "heads_are_merged_without_a_transpose",
+        "merge_heads_without_transpose",
         looking_at_all(two_samples, torch.eye(6).reshape(6, 3, 2), columns(3, 2)),
         torch.stack([t(*[[3, 4, 5, 6, 7, 8]] * 2), t(*[[30, 40, 50, 60, 70, 80]] * 2)]),
         (BATCH, WRITES),
         ("view(H, B, T, E)",),
     ),
-    Case("09-07", "all_heads_use_one_projection", two_patterns, t([[3, 2], [2, 2]]), (ALONE, GOLDEN)),
-    Case("10-01", "packed_maps_are_cut_wrongly", fused, t([[5, 5, 7, 7], [5, 5, 7, 7]]), (GROUPS, GOLDEN), ("equal thirds",)),
-    Case("10-05", "packed_maps_are_cut_wrongly", fused, t([[5, 5, 7, 7], [5, 5, 7, 7]]), (GOLDEN, GROUPS), ("blocks for groups",)),
-    Case("10-03", "map_is_read_transposed", crossed, t([[32, 3], [32, 3]]), (GOLDEN, SHAPE)),
-    Case("11-01", "output_map_is_missing", looking_at_all(t([[1, 4], [3, 8]]), torch.eye(2)[:, :, None], 2 * columns(2)), t([[4, 12], [4, 12]]), (WRITES,)),
+    Case("09-07", "query_projection_shared_by_heads", two_patterns, t([[3, 2], [2, 2]]), (ALONE, GOLDEN)),
+    Case("10-01", "packed_qkv_split_wrong", fused, t([[5, 5, 7, 7], [5, 5, 7, 7]]), (GROUPS, GOLDEN), ("equal thirds",)),
+    Case("10-05", "packed_qkv_split_wrong", fused, t([[5, 5, 7, 7], [5, 5, 7, 7]]), (GOLDEN, GROUPS), ("blocks for groups",)),
+    Case("10-03", "weight_matrix_transposed", crossed, t([[32, 3], [32, 3]]), (GOLDEN, SHAPE)),
+    Case("11-01", "output_projection_missing", looking_at_all(t([[1, 4], [3, 8]]), torch.eye(2)[:, :, None], 2 * columns(2)), t([[4, 12], [4, 12]]), (WRITES,)),
     Case(
         "11-03",
-        "output_map_is_missing",
+        "output_projection_missing",
         looking_at_all(t([[1, 4], [3, 8]]), torch.eye(2)[:, None].expand(2, 2, 2), torch.eye(2).expand(2, 2, 2)),
         t([[4, 12], [4, 12]]),
         (SHAPE, WRITES),
     ),
     Case(
         "13-04",
-        "writes_shown_are_summed_already",
+        "reported_writes_are_summed",
         looking_at_all(four_wide, two_of_two, columns(2, 2)),
         t([[[3, 4, 0, 0], [3, 4, 0, 0]], [[0, 0, 8, 6], [0, 0, 8, 6]]]),
         (WRITES, USED),
-        how=WEIGHTS,
+        mode=WEIGHTS,
         look=writes,
     ),
     # Positions
-    Case("15-01", "features_turn_in_other_pairs", turned("halves"), last(APART), (GOLDEN,)),
-    Case("15-03", "features_turn_in_other_pairs", turned("neighbours"), last(AS_ALONE), (GOLDEN,)),
-    Case("15-05", "angles_follow_the_head", turned(), last(APART), (DISTANCES, ORDER)),
-    Case("15-06", "positions_start_anew", turned(chunks=(1, 1)), last(APART), (CACHE, SAME), ("angles by length",)),
-    Case("15-07", "positions_start_anew", turned(chunks=(1, 1)), last(APART), (CACHE,), ("queries and keys",)),
-    Case("15-08", "positions_start_anew", two_fragments, after_three, (CACHE, DISTANCES), ("keys",)),
-    Case("16-01", "slopes_are_another_series", alibi_of_three, sloped_by_three, (GOLDEN,), ("one series for any H",)),
-    Case("16-03", "distances_forget_the_past", leaning([0, 4], chunks=(1, 1)), rows([0, 3]), (CORNER, CACHE)),
-    Case("16-05", "bias_of_positions_across_texts", elsewhere, t([[4, 8], [4, 8]]), (GOLDEN, ORDER)),
+    Case("15-01", "rope_pairing_mismatch", turned("halves"), last(APART), (GOLDEN,)),
+    Case("15-03", "rope_pairing_mismatch", turned("neighbours"), last(AS_ALONE), (GOLDEN,)),
+    Case("15-05", "rope_over_head_axis", turned(), last(APART), (DISTANCES, ORDER)),
+    Case("15-06", "positions_restart_with_cache", turned(chunks=(1, 1)), last(APART), (CACHE, SAME), ("angles by length",)),
+    Case("15-07", "positions_restart_with_cache", turned(chunks=(1, 1)), last(APART), (CACHE,), ("queries and keys",)),
+    Case("15-08", "positions_restart_with_cache", two_fragments, after_three, (CACHE, DISTANCES), ("keys",)),
+    Case("16-01", "alibi_slopes_wrong", alibi_of_three, sloped_by_three, (GOLDEN,), ("one series for any H",)),
+    Case("16-03", "position_bias_ignores_cache", leaning([0, 4], chunks=(1, 1)), rows([0, 3]), (CORNER, CACHE)),
+    Case("16-05", "position_bias_in_cross_attention", elsewhere, t([[4, 8], [4, 8]]), (GOLDEN, ORDER)),
     # Caches
-    Case("18-01", "causality_stops_at_the_cache", averaging([6, 12, 24], chunks=(3,)), rows([6, 9, 14]), (CACHE, FUTURE)),
+    Case("18-01", "no_causal_mask_with_cache", averaging([6, 12, 24], chunks=(3,)), rows([6, 9, 14]), (CACHE, FUTURE)),
     Case(
         "18-02",
-        "padding_is_forgotten_in_decoding",
+        "padding_mask_dropped_in_decoding",
         averaging([100, 100, 2, 4], [1, 3, 5, 7], mask=shown([0, 0, 1, 1], [1] * 4)[:, None, None], chunks=(3, 1)),
         rows([0, 0, 2, 3], [1, 2, 3, 4]),
         (PADDING, BATCH),
     ),
-    Case("18-04", "one_position_for_all_rows", left_padded, last(APART, length=3), (PADDING, BATCH)),
-    Case("18-05", "mask_is_cut_to_the_new_tokens", averaging([1, 2, 4, 8], chunks=(3, 1)), rows([1, 1.5, 7 / 3, 3.75]), (CACHE,)),
-    Case("18-06", "cache_offset_is_miscounted", turned(heads=2, chunks=(1, 1)), last(APART, heads=2), (CACHE,), ("by heads",)),
-    Case("18-08", "cache_offset_is_miscounted", turned(chunks=(1, 1)), last(APART), (DISTANCES, CACHE), ("between keys and queries",)),
+    Case("18-04", "positions_ignore_left_padding", left_padded, last(APART, length=3), (PADDING, BATCH)),
+    Case("18-05", "causal_mask_cropped_to_new_tokens", averaging([1, 2, 4, 8], chunks=(3, 1)), rows([1, 1.5, 7 / 3, 3.75]), (CACHE,)),
+    Case("18-06", "cache_offset_wrong", turned(heads=2, chunks=(1, 1)), last(APART, heads=2), (CACHE,), ("by heads",)),
+    Case("18-08", "cache_offset_wrong", turned(chunks=(1, 1)), last(APART), (DISTANCES, CACHE), ("between keys and queries",)),
 )

@@ -28,7 +28,7 @@ class Call:
     softcap: float | None
 
     @property
-    def seen(self) -> Tensor:
+    def visible(self) -> Tensor:
         """True where a query sees a key, [B, 1 or H, T, S]."""
         queries, keys = self.query.shape[2], self.key.shape[2]
         start = torch.as_tensor(keys - queries if self.query_offset is None else self.query_offset).reshape(-1, 1, 1, 1)
@@ -62,7 +62,7 @@ def attention(call: Callable[[Call], Call] = lambda c: c, seen: Step = lambda c,
         ratio = query.shape[1] // key.shape[1] if key.shape[1] else 1
         key, value = (x.repeat_interleave(ratio, 1) for x in (key, value))
         told = call(Call(query, key, value, causal, query_offset, window, mask, bias, scale, softcap))
-        return output(told, told.output(seen(told, told.seen)))
+        return output(told, told.output(seen(told, told.visible)))
 
     return attend
 
@@ -88,7 +88,7 @@ def without_last(c: Call, seen: Tensor) -> Tensor:
 
 def hole(c: Call, z: Tensor, first: int) -> Tensor:
     """A row is 0 where it sees none of the first keys and there are more."""
-    unseen = ~c.seen[..., :first].any(-1, keepdim=True)
+    unseen = ~c.visible[..., :first].any(-1, keepdim=True)
     return z.masked_fill(unseen, 0.0) if c.key.shape[2] > first else z
 
 
@@ -119,11 +119,11 @@ def _by_row(c: Call) -> bool:
 
 
 WRONG: dict[str, Any] = {
-    "more than 256 keys": attention(seen=lambda c, s: without_last(c, s) if c.key.shape[2] > 256 else s),
-    "more than 512 keys": attention(seen=lambda c, s: without_last(c, s) if c.key.shape[2] > 512 else s),
-    "64 keys": attention(seen=lambda c, s: without_last(c, s) if c.key.shape[2] == 64 else s),
-    "32 queries and keys": attention(seen=lambda c, s: without_last(c, s) if c.query.shape[2] == c.key.shape[2] == 32 else s),
-    "the edge of a block": attention(seen=leak),
+    "more than 256 keys": attention(visible=lambda c, s: without_last(c, s) if c.key.shape[2] > 256 else s),
+    "more than 512 keys": attention(visible=lambda c, s: without_last(c, s) if c.key.shape[2] > 512 else s),
+    "64 keys": attention(visible=lambda c, s: without_last(c, s) if c.key.shape[2] == 64 else s),
+    "32 queries and keys": attention(visible=lambda c, s: without_last(c, s) if c.query.shape[2] == c.key.shape[2] == 32 else s),
+    "the edge of a block": attention(visible=leak),
     "row 256": attention(output=lambda c, z: torch.cat([z[:, :, :256], z[:, :, 255:256], z[:, :, 257:]], 2) if z.shape[2] > 256 else z),
     "the first 64 keys unseen": attention(output=lambda c, z: hole(c, z, 64)),
     "heads of 128": attention(lambda c: replace(c, query=torch.cat([c.query[..., :-1], 0 * c.query[..., -1:]], -1)) if c.query.shape[3] == 128 else c),
@@ -164,7 +164,7 @@ class Layer(nn.Module):
     def attended(self, x, mask, context=None, turn=lambda heads: heads):
         context = x if context is None else context
         q, k, v = (part.unflatten(-1, (4, 4)).transpose(1, 2) for part in (self.q_proj(x), self.k_proj(context), self.v_proj(context)))
-        return self.o_proj(strangers.right(turn(q), turn(k), v, mask=mask).transpose(1, 2).flatten(2))
+        return self.o_proj(strangers.expected(turn(q), turn(k), v, mask=mask).transpose(1, 2).flatten(2))
 
 
 class PaddingOfTheFirst(Layer):
@@ -225,7 +225,7 @@ class Turned(Layer):
 
     def forward(self, x):
         tokens = x.shape[1]
-        return self.attended(x, torch.ones(tokens, tokens, dtype=torch.bool).tril(), turn=turned)
+        return self.attended(x, torch.ones(tokens, tokens, dtype=torch.bool).tril(), rotate=turned)
 
 
 def turned(x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headwise.conformance.adapters.signature import bound
+from headwise.conformance.adapters.signature import bind
 from headwise.errors import ArgumentError, ArgumentTypeError
 
 
@@ -11,8 +11,8 @@ def test_the_words_of_other_libraries_are_known():
     def theirs(q, k, v, attn_mask=None, is_causal=False, softmax_scale=None, window_size=None, s_aux=None, *, need_weights, dropout_p=0.0):
         return q
 
-    binding = bound(theirs, "theirs")
-    assert dict(binding.words) == {
+    binding = bind(theirs, "theirs")
+    assert dict(binding.option_names) == {
         "causal": "is_causal",
         "window": "window_size",
         "mask": "attn_mask",
@@ -20,7 +20,7 @@ def test_the_words_of_other_libraries_are_known():
         "sink": "s_aux",
         "dropout": "dropout_p",
     }
-    assert binding.asks_weights == "need_weights"
+    assert binding.weights_flag == "need_weights"
     assert binding.required == frozenset({"need_weights"})
 
 
@@ -39,4 +39,4 @@ def test_the_words_of_other_libraries_are_known():
 )
 def test_what_cannot_be_called_is_refused(plain, subject, error, said):
     with pytest.raises(error, match=said):
-        bound(subject, "it")
+        bind(subject, "it")

@@ -4,10 +4,10 @@ import torch
 
 from headwise.attention.attend import attend
 from headwise.conformance.adapters.attention_call import CallSubject
+from headwise.conformance.answer import CallMode
 from headwise.conformance.cases import Case
 from headwise.conformance.check import check
-from headwise.conformance.problems.answer import How
-from headwise.conformance.problems.conventions import Conventions
+from headwise.conformance.conventions import Conventions
 
 OURS = Conventions(weights="never")
 
@@ -16,13 +16,13 @@ def said(problem):
     return attend(problem.query, problem.key, problem.value, causal=problem.causal, mask=problem.mask, scale=problem.scale).output
 
 
-def masks_raise_on_a_path(problem, how):
-    if how.path == "narrow" and problem.mask is not None and problem.query.shape[2] > 1:
+def masks_raise_on_a_path(problem, mode):
+    if mode.path == "narrow" and problem.mask is not None and problem.query.shape[2] > 1:
         raise RuntimeError("no room for 3 rows of a mask.")
     return said(problem)
 
 
-def gradients_raise(problem, how):
+def gradients_raise(problem, mode):
     if problem.causal and problem.query.requires_grad:
         raise RuntimeError("no way back.")
     return said(problem)
@@ -49,11 +49,11 @@ def run(test: str, stranger: CallSubject) -> str:
 def test_what_raises_on_a_path_shrinks_and_its_test_asks_by_that_path(plain):
     stranger = subject(masks_raise_on_a_path, "mask", paths=("narrow",))
     (failure,) = check(stranger).failures
-    assert failure.law == "raises" and failure.finding.how.path == "narrow"
+    assert failure.law == "raises" and failure.finding.mode.path == "narrow"
     assert failure.finding.problem.shape == (1, 1, 2, 1)
-    assert "how=How(path='narrow')" in failure.test and "from headwise.conformance.problems.answer import How" in failure.test
+    assert "how=How(path='narrow')" in failure.test and "from headwise.conformance.answer import How" in failure.test
     assert "no room for 3 rows of a mask" in run(failure.test, stranger)
-    assert run(failure.test, subject(lambda problem, how: said(problem), "mask", paths=("narrow",))) == ""
+    assert run(failure.test, subject(lambda problem, mode: said(problem), "mask", paths=("narrow",))) == ""
 
 
 def test_what_raises_for_gradients_is_asked_for_gradients(plain):
@@ -67,11 +67,11 @@ def test_what_raises_for_gradients_is_asked_for_gradients(plain):
 def test_a_case_of_manners_holds_where_the_subject_answers():
     problem = check(subject(gradients_raise, "causal", "gradients")).failures[0].finding.problem
     Case("raises", problem).holds(subject(gradients_raise, "causal", "gradients"))
-    Case("raises", problem, how=How(upstream=torch.ones(3))).holds(subject(lambda asked, how: said(asked), "causal", "gradients"))
+    Case("raises", problem, mode=CallMode(upstream=torch.ones(3))).holds(subject(lambda asked, mode: said(asked), "causal", "gradients"))
 
 
 def test_a_fault_that_many_laws_see_is_told_once_from_its_plainest_input(plain):
-    def backwards(problem, how):
+    def backwards(problem, mode):
         """Causal, it looks ahead; a mask beside it makes no difference."""
         if not problem.causal:
             return said(problem)
@@ -86,18 +86,18 @@ def test_a_fault_that_many_laws_see_is_told_once_from_its_plainest_input(plain):
 
 
 def test_where_another_path_is_right_the_usual_one_is_shown(plain):
-    def usual_is_wrong(problem, how):
+    def usual_is_wrong(problem, mode):
         found = said(problem)
-        return found if how.path else found * torch.where(torch.tensor(problem.causal), 1.5, 1.0)
+        return found if mode.path else found * torch.where(torch.tensor(problem.causal), 1.5, 1.0)
 
     (failure,) = check(subject(usual_is_wrong, "causal", paths=("other",))).failures
-    assert failure.finding.how.path == ""
-    assert "every_path_agrees" in {failure.law, *failure.also}
+    assert failure.finding.mode.path == ""
+    assert "code_paths_agree" in {failure.law, *failure.also}
     place = failure.finding.where
-    assert abs(float(failure.finding.got[place])) > abs(float(failure.finding.right[place]))
+    assert abs(float(failure.finding.got[place])) > abs(float(failure.finding.expected[place]))
 
 
-def rough(problem, how):
+def rough(problem, mode):
     """float64 comes back as float64, worked out in float32."""
     narrow = {name: getattr(problem, name).float() for name in ("query", "key", "value")}
     return attend(**narrow, causal=problem.causal).output.to(problem.query.dtype)
@@ -107,13 +107,13 @@ def test_float64_that_is_worked_out_in_float32_is_one_failure_and_like_no_attack
     report = check(subject(rough, "causal", "gradients", dtypes=(torch.float32, torch.float64)))
     (failure,) = report.failures
     assert failure.finding.problem.query.dtype == torch.float64
-    assert failure.likely is None and "gradients_are_slopes" in report.held
+    assert failure.diagnosis is None and "gradients_are_correct" in report.problems_passed
 
 
 def test_gradients_of_such_a_subject_are_judged_all_the_same(plain):
-    def slope(problem, how):
-        output = rough(problem, how)
+    def slope(problem, mode):
+        output = rough(problem, mode)
         return output + 0.1 * (problem.query.sum() - problem.query.detach().sum()).to(output.dtype)
 
     report = check(subject(slope, "gradients", dtypes=(torch.float32, torch.float64)), shrinking=1.0)
-    assert "gradients_are_slopes" in {failure.law for failure in report.failures}, str(report)
+    assert "gradients_are_correct" in {failure.law for failure in report.failures}, str(report)

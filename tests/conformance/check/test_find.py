@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from headwise.conformance.adapters import peer as peer_module
-from headwise.conformance.adapters.find import construct, declarations, find, imported, peers
-from headwise.conformance.invariants.subject_laws import law
-from headwise.conformance.problems.conventions import Conventions
+from headwise.conformance.adapters.resolve import construct, declared_conventions, import_subject, peers, resolve
+from headwise.conformance.conventions import Conventions
+from headwise.conformance.invariants.invariant import invariant_named
 from headwise.errors import ArgumentError, ArgumentTypeError, MissingPackage
 from tests.conformance.check import strangers
 
@@ -26,11 +26,11 @@ def test_a_peer_whose_package_is_missing_says_so(plain, monkeypatch, name):
         return
     monkeypatch.setattr(peer_module, "find_spec", lambda module: None)
     with pytest.raises(MissingPackage, match=rf"{name} needs the package \w+, which is not installed\. Run `pip install 'headwise\[peers\]'`\."):
-        find(name)
+        resolve(name)
 
 
 def test_a_function_that_is_known_is_called_as_its_peer_is():
-    (found,) = find("torch.nn.functional:scaled_dot_product_attention")
+    (found,) = resolve("torch.nn.functional:scaled_dot_product_attention")
     assert found.subject.name == "torch_sdpa"
     assert {stated.name: stated.known for stated in found.conventions}["corner"] == "documented"
 
@@ -51,7 +51,7 @@ def test_a_function_that_is_known_is_called_as_its_peer_is():
 )
 def test_a_path_that_leads_nowhere(plain, path, error, said):
     with pytest.raises(error, match=said):
-        imported(path)
+        import_subject(path)
 
 
 def test_arguments_of_classes(plain):
@@ -62,34 +62,34 @@ def test_arguments_of_classes(plain):
     with pytest.raises(
         ArgumentTypeError, match=r"subject must make an nn.Module or be a function, got tests.conformance.check.strangers:right which makes Tensor."
     ):
-        find(strangers.right, {name: torch.ones(1, 1, 1, 1) for name in ("query", "key", "value")})
+        resolve(strangers.expected, {name: torch.ones(1, 1, 1, 1) for name in ("query", "key", "value")})
     with pytest.raises(ArgumentError, match=r"arguments must be projections, num_heads or num_kv_heads beside a module, got width \(.*\). Leave them out."):
-        find(strangers.SelfAttention(), {"width": 3})
+        resolve(strangers.SelfAttention(), {"width": 3})
 
 
 def test_arguments_of_peers(plain):
     with pytest.raises(ArgumentError, match=r"arguments must be those that torch_sdpa takes, got heads \(.*\). Leave them out or correct them."):
-        find("torch_sdpa", {"heads": 3})
+        resolve("torch_sdpa", {"heads": 3})
     with pytest.raises(ArgumentError, match="dtype must be one that torch_compiled takes, got torch.float64. Choose torch.float32."):
-        find("torch_compiled", dtype=torch.float64)
+        resolve("torch_compiled", dtype=torch.float64)
     with pytest.raises(ArgumentError, match="backend must be one of inductor, aot_eager, eager, got 'fast'. Choose one of them."):
-        find("torch_compiled", {"backend": "fast"})
+        resolve("torch_compiled", {"backend": "fast"})
     with pytest.raises(ArgumentError, match="model must be one of llama, mistral, bert, got 'gemma2'. Choose one of them, or leave it out for all."):
-        find("transformers_sdpa", {"model": "gemma2"})
+        resolve("transformers_sdpa", {"model": "gemma2"})
     with pytest.raises(ArgumentError, match="device must be cpu for torch_mha, got meta. Leave it out."):
-        find("torch_mha", device="meta")
+        resolve("torch_mha", device="meta")
 
 
 def test_all_conventions_may_be_declared_at_once():
-    assert declarations(Conventions(corner="top-left"))["corner"] == "top-left"
-    assert set(declarations(Conventions())) == set(Conventions.__dataclass_fields__)
+    assert declared_conventions(Conventions(corner="top-left"))["corner"] == "top-left"
+    assert set(declared_conventions(Conventions())) == set(Conventions.__dataclass_fields__)
 
 
 def test_a_law_that_is_none(plain):
     with pytest.raises(ArgumentError, match="law must be one of .*rows_sum_to_one.*, got 'rows'. Check the name."):
-        law("rows")
+        invariant_named("rows")
 
 
 def test_this_module_is_found_by_path():
-    assert imported("tests.conformance.check.test_find:test_this_module_is_found_by_path").__module__ == "tests.conformance.check.test_find"
+    assert import_subject("tests.conformance.check.test_find:test_this_module_is_found_by_path").__module__ == "tests.conformance.check.test_find"
     assert "tests.conformance.check.test_find" in sys.modules

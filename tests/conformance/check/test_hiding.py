@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.conformance.adapters.find import find
+from headwise.conformance.adapters.call_guard import printable
+from headwise.conformance.adapters.resolve import resolve
 from headwise.conformance.cases import cases
 from headwise.conformance.check import check
-from headwise.conformance.sandbox.watched_subject import legible
 from headwise.errors import ArgumentError
 from tests.conformance.check import hiding, strangers
 
@@ -18,7 +18,7 @@ from tests.conformance.check import hiding, strangers
 def test_a_fault_in_one_corner_is_found(plain, name):
     before = torch.get_default_dtype()
     report = check(hiding.WRONG[name], shrinking=0)
-    assert [failure for failure in report.failures if failure.law != "loud_scores_are_no_trouble"], f"{name} passed"
+    assert [failure for failure in report.failures if failure.law != "large_scores_are_stable"], f"{name} passed"
     assert torch.get_default_dtype() == before
 
 
@@ -43,7 +43,7 @@ def test_honest_modules(plain, module):
 def test_a_module_with_norms_is_refused():
     said = "subject must consist of its maps and the attention between them, got Normed which has q_norm. Check the function that it calls between them."
     with pytest.raises(ArgumentError, match=re.escape(said)):
-        find(hiding.Normed())
+        resolve(hiding.Normed())
 
 
 class OfTorch(nn.MultiheadAttention):
@@ -54,12 +54,12 @@ class OfTorch(nn.MultiheadAttention):
 
 
 def test_what_is_made_of_torchs_module_is_asked_as_it_is():
-    (call, layer) = find(OfTorch())
+    (call, layer) = resolve(OfTorch())
     assert (call.subject.level, layer.subject.level) == ("call", "layer")
     with pytest.raises(ArgumentError, match="subject must look at keys and values of one width, and at none that it adds itself, got add_bias_kv=True"):
-        find(OfTorch(add_bias_kv=True))
+        resolve(OfTorch(add_bias_kv=True))
     with pytest.raises(ArgumentError, match="kdim=12, vdim=20"):
-        find(OfTorch(kdim=12, vdim=20))
+        resolve(OfTorch(kdim=12, vdim=20))
 
 
 def test_random_numbers_that_are_drawn_are_noted(plain):
@@ -77,7 +77,7 @@ def test_a_check_leaves_random_numbers_as_they_were(plain):
 def half_only(query, key, value, *, causal=False, mask=None):
     if query.dtype not in (torch.float16, torch.bfloat16):
         raise NotImplementedError("half precision only.")
-    return strangers.right(query.float(), key.float(), value.float(), causal=causal, mask=mask).to(query.dtype)
+    return strangers.expected(query.float(), key.float(), value.float(), causal=causal, mask=mask).to(query.dtype)
 
 
 def dead_rows_by_causality_only(query, key, value, *, causal=False):
@@ -87,10 +87,10 @@ def dead_rows_by_causality_only(query, key, value, *, causal=False):
 
 
 def test_what_is_meant_is_found_in_half_precision_and_without_a_mask(plain):
-    told = {stated.name: stated.value for found in find(half_only) for stated in found.conventions}
+    told = {stated.name: stated.value for found in resolve(half_only) for stated in found.conventions}
     assert told["dead_row"] == "zero"
     assert told["hidden_nonfinite"] in ("absent", "leaks")
-    told = {stated.name: stated.value for found in find(dead_rows_by_causality_only) for stated in found.conventions}
+    told = {stated.name: stated.value for found in resolve(dead_rows_by_causality_only) for stated in found.conventions}
     assert told["dead_row"] == "nan"
 
 
@@ -100,13 +100,13 @@ def test_cases_are_cut_to_what_a_subject_knows_and_means():
 
 
 def hides_where_true(query, key, value, *, causal=False, mask=None):
-    return strangers.right(query, key, value, causal=causal, mask=None if mask is None else ~mask)
+    return strangers.expected(query, key, value, causal=causal, mask=None if mask is None else ~mask)
 
 
 def raises_in_colour(query, key, value, *, scale=None):
     if query.shape[2] == 1:
         raise ValueError("\x1b[31mred\ud800\x00")
-    return strangers.right(query, key, value, scale=scale)
+    return strangers.expected(query, key, value, scale=scale)
 
 
 def test_what_a_stranger_says_fits_on_any_page(plain):
@@ -117,7 +117,7 @@ def test_what_a_stranger_says_fits_on_any_page(plain):
     str(report).encode()
     report.to_html().encode()
     ElementTree.fromstring(report.to_junit())
-    assert legible("plain") == "plain"
+    assert printable("plain") == "plain"
 
 
 def test_a_device_that_is_not_there(plain):
@@ -134,7 +134,7 @@ def test_a_module_whose_import_raises_says_what(plain, tmp_path, monkeypatch):
 
 def test_a_pasted_test_of_a_layer_runs(plain):
     report = check(MergedHere(), shrinking=0)
-    failure = next(failure for failure in report.failures if failure.law == "golden_numbers")
+    failure = next(failure for failure in report.failures if failure.law == "golden_values")
     names: dict = {}
     exec(compile(failure.test, "pasted", "exec"), names)
     with pytest.raises(AssertionError, match="further off than rounding explains"):
@@ -146,11 +146,11 @@ class MergedHere(hiding.Layer):
 
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (4, 4)).transpose(1, 2) for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
-        return self.o_proj(strangers.right(q, k, v, scale=1.0).transpose(1, 2).flatten(2))
+        return self.o_proj(strangers.expected(q, k, v, scale=1.0).transpose(1, 2).flatten(2))
 
 
 def right_with_gradients_only(query, key, value, *, scale=None):
-    output = strangers.right(query, key, value, scale=scale)
+    output = strangers.expected(query, key, value, scale=scale)
     return output if torch.is_grad_enabled() else 1.01 * output
 
 
@@ -164,13 +164,13 @@ def test_a_pasted_test_calls_as_it_was_called(plain):
 
 
 def a_little_too_large(query, key, value, *, mask=None):
-    return strangers.right(query, key, value, mask=mask) * 1.0001
+    return strangers.expected(query, key, value, mask=mask) * 1.0001
 
 
 def test_a_fault_is_not_likened_to_what_is_blind_to_it(plain):
     report = check(a_little_too_large, shrinking=0)
     assert not report.passed
-    assert "mask_of_one_head_for_all" not in {failure.likely.attack for failure in report.failures if failure.likely is not None}
+    assert "first_head_mask_for_all_heads" not in {failure.diagnosis.attack for failure in report.failures if failure.diagnosis is not None}
 
 
 def without_windows(query, key, value, *, causal=False, window=None, softcap=None):
@@ -178,7 +178,7 @@ def without_windows(query, key, value, *, causal=False, window=None, softcap=Non
         raise ValueError("no windows here.")
     if softcap is not None:
         raise KeyError("softcap")
-    return strangers.right(query, key, value, causal=causal)
+    return strangers.expected(query, key, value, causal=causal)
 
 
 def test_an_option_that_is_refused_at_once_is_not_tested_and_one_that_breaks_is_a_fault(plain):
@@ -190,7 +190,7 @@ def test_an_option_that_is_refused_at_once_is_not_tested_and_one_that_breaks_is_
 
 def padded(query, key, value, key_padding_mask=None):
     """Padding [B, S], as modules have it: a function's masks are [B, H, T, S], so that it is not asked for."""
-    return strangers.right(query, key, value, mask=None if key_padding_mask is None else ~key_padding_mask[:, None, None])
+    return strangers.expected(query, key, value, mask=None if key_padding_mask is None else ~key_padding_mask[:, None, None])
 
 
 def test_padding_of_a_function_is_not_taken_for_its_mask(plain):
@@ -200,8 +200,8 @@ def test_padding_of_a_function_is_not_taken_for_its_mask(plain):
 
 
 def test_a_gradient_alone_is_told_as_such():
-    from headwise.conformance.problems.answer import How
-    from headwise.conformance.report.report_text import asked
+    from headwise.conformance.answer import CallMode
+    from headwise.conformance.report.report_text import call_description
 
-    assert asked(How(upstream=torch.ones(1), alone="key")) == "for the gradient of key alone"
-    assert asked(How(upstream=torch.ones(1))) == "for gradients"
+    assert call_description(CallMode(upstream=torch.ones(1), only_grad_of="key")) == "for the gradient of key alone"
+    assert call_description(CallMode(upstream=torch.ones(1))) == "for gradients"

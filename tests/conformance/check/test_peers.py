@@ -5,30 +5,37 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from headwise.conformance.adapters.convention_probe import asked, miss, numbers, plain
-from headwise.conformance.adapters.find import find, peers
-from headwise.conformance.problems.answer import Answer, How
+from headwise.conformance.adapters.convention_probe import probe, probe_problem, random_numbers, share_wrong
+from headwise.conformance.adapters.resolve import peers, resolve
+from headwise.conformance.answer import Answer, CallMode
 
 CHEAP = {"torch_compiled": {"backend": "eager"}}  # without a compiler; what it traces is the same
 PADDED = (torch.arange(5) < torch.tensor([5, 3])[:, None])[:, None, None]
 SOME = {"width": 8, "value_width": 8}
 
 
-def questions(honours: frozenset[str]) -> dict:
+def questions(supports: frozenset[str]) -> dict:
     """A few problems, for every word that a subject knows."""
-    found = {"plain": plain(**SOME), "square": plain(queries=5, **SOME)}
+    found = {"plain": probe_problem(**SOME), "square": probe_problem(queries=5, **SOME)}
     by_word = {
-        "causal": {"causal": plain(causal=True, **SOME), "all": plain(queries=5, causal=True, **SOME), "one": plain(queries=1, causal=True, **SOME)},
-        "groups": {"groups": plain(heads=4, queries=5, causal="causal" in honours, **SOME)},
-        "mask": {"padding": plain(queries=5, mask=PADDED, **SOME), "plane": plain(queries=5, mask=torch.arange(25).reshape(5, 5) % 3 > 0, **SOME)},
-        "bias": {"bias": plain(queries=5, bias=numbers(2, 5, 5, seed=5), causal="causal" in honours, **SOME)},
-        "window": {"window": plain(queries=5, causal="causal" in honours, window=2, **SOME)},
-        "softcap": {"softcap": plain(queries=5, softcap=0.5, causal="causal" in honours, **SOME)},
-        "sink": {"sink": plain(queries=5, sink=numbers(2, seed=6), causal="causal" in honours, **SOME)},
-        "scale": {"scale": plain(queries=5, scale=0.7, **SOME)},
+        "causal": {
+            "causal": probe_problem(causal=True, **SOME),
+            "all": probe_problem(queries=5, causal=True, **SOME),
+            "one": probe_problem(queries=1, causal=True, **SOME),
+        },
+        "groups": {"groups": probe_problem(heads=4, queries=5, causal="causal" in supports, **SOME)},
+        "mask": {
+            "padding": probe_problem(queries=5, mask=PADDED, **SOME),
+            "plane": probe_problem(queries=5, mask=torch.arange(25).reshape(5, 5) % 3 > 0, **SOME),
+        },
+        "bias": {"bias": probe_problem(queries=5, bias=random_numbers(2, 5, 5, seed=5), causal="causal" in supports, **SOME)},
+        "window": {"window": probe_problem(queries=5, causal="causal" in supports, window=2, **SOME)},
+        "softcap": {"softcap": probe_problem(queries=5, softcap=0.5, causal="causal" in supports, **SOME)},
+        "sink": {"sink": probe_problem(queries=5, sink=random_numbers(2, seed=6), causal="causal" in supports, **SOME)},
+        "scale": {"scale": probe_problem(queries=5, scale=0.7, **SOME)},
     }
     for word, some in by_word.items():
-        found |= some if word in honours else {}
+        found |= some if word in supports else {}
     return found
 
 
@@ -37,40 +44,40 @@ def test_a_peer_is_right_where_its_documentation_says_so(plain, name):
     lacking = [module for module in peers()[name].needs if find_spec(module) is None]
     if lacking:
         pytest.skip(f"{name} needs {', '.join(lacking)}, of the extra peers")
-    for found in find(name, CHEAP.get(name, {})):
+    for found in resolve(name, CHEAP.get(name, {})):
         subject, answered = found.subject, 0
-        for said, problem in questions(subject.honours).items():
-            got = asked(subject, problem) if subject.level == "call" else None
+        for said, problem in questions(subject.supports).items():
+            got = probe(subject, problem) if subject.level == "call" else None
             if isinstance(got, Answer):
                 answered += 1
-                assert miss(subject, problem) == 0, f"{subject.name}: {said}"
+                assert share_wrong(subject, problem) == 0, f"{subject.name}: {said}"
         assert answered > 1 or subject.level == "layer", subject.name
 
 
 @pytest.mark.parametrize("name", ["transformers_eager", "transformers_sdpa", "transformers_headwise"])
 def test_gradients_and_weights_come_out_of_a_tiny_model(plain, name):
-    for found in find(name, {"model": "llama"}):
-        problem = questions(frozenset())["square"].having(causal=True)
-        answer = found.subject.attend(problem, How(upstream=torch.ones(2, 2, 5, 8)))
-        right = problem.right(found.subject.conventions, torch.ones(2, 2, 5, 8, dtype=torch.float64))
+    for found in resolve(name, {"model": "llama"}):
+        problem = questions(frozenset())["square"].replace(causal=True)
+        answer = found.subject.attend(problem, CallMode(upstream=torch.ones(2, 2, 5, 8)))
+        right = problem.expected(found.subject.conventions, torch.ones(2, 2, 5, 8, dtype=torch.float64))
         for slope in ("query", "key", "value"):
             torch.testing.assert_close(answer.gradients[slope].double(), right.gradients[slope], rtol=1e-4, atol=1e-5)
-        if "weights" in found.subject.honours:
-            torch.testing.assert_close(found.subject.attend(problem, How(weights=True)).weights.double(), right.weights, rtol=1e-4, atol=1e-5)
+        if "weights" in found.subject.supports:
+            torch.testing.assert_close(found.subject.attend(problem, CallMode(weights=True)).weights.double(), right.weights, rtol=1e-4, atol=1e-5)
 
 
 def test_a_tiny_model_has_a_window_a_cap_a_sink_and_a_cache():
-    by_model = {found.subject.name.rpartition(" ")[2]: found.subject for found in find("transformers_eager")}
+    by_model = {found.subject.name.rpartition(" ")[2]: found.subject for found in resolve("transformers_eager")}
     assert set(by_model) == {"llama", "mistral", "gemma2", "gpt_oss", "bert"}
     cached = {"queries": 2, "keys": 6, "causal": True, **SOME}
-    assert miss(by_model["llama"], plain_(heads=4, **cached)) == 0
-    assert miss(by_model["mistral"], plain_(window=3, **cached)) == 0
-    assert miss(by_model["gemma2"], plain_(window=3, softcap=0.5, **cached)) == 0
-    assert miss(by_model["gpt_oss"], plain_(sink=numbers(2, seed=6), **cached)) == 0
-    assert "groups" not in by_model["bert"].honours
+    assert share_wrong(by_model["llama"], plain_(heads=4, **cached)) == 0
+    assert share_wrong(by_model["mistral"], plain_(window=3, **cached)) == 0
+    assert share_wrong(by_model["gemma2"], plain_(window=3, softcap=0.5, **cached)) == 0
+    assert share_wrong(by_model["gpt_oss"], plain_(sink=random_numbers(2, seed=6), **cached)) == 0
+    assert "groups" not in by_model["bert"].supports
 
 
-plain_ = plain
+plain_ = probe_problem
 
 
 @pytest.mark.parametrize(
@@ -84,8 +91,8 @@ plain_ = plain
     ],
 )
 def test_what_a_tiny_model_cannot_be_asked(plain, model, problem, said):
-    (found,) = find("transformers_eager", {"model": model})
-    assert str(asked(found.subject, plain_(**problem))) == said
+    (found,) = resolve("transformers_eager", {"model": model})
+    assert str(probe(found.subject, plain_(**problem))) == said
 
 
 def test_the_findings_of_torch(plain):
@@ -94,45 +101,45 @@ def test_the_findings_of_torch(plain):
 
     sdpa = check("torch_sdpa")
     fallen = {failure.law: failure for failure in sdpa.failures}
-    assert set(fallen) == {"any_real_scale", "nan_stays_in_its_row"}, str(sdpa)
-    scaled = fallen["any_real_scale"].finding
+    assert set(fallen) == {"explicit_scale", "nan_propagation"}, str(sdpa)
+    scaled = fallen["explicit_scale"].finding
     assert scaled.problem.causal and scaled.problem.scale <= 0
-    assert bool(scaled.got.isnan().any()) and not bool(scaled.right.isnan().any())
+    assert bool(scaled.got.isnan().any()) and not bool(scaled.expected.isnan().any())
 
     mha = check("torch.nn:MultiheadAttention", arguments={"embed_dim": 16, "num_heads": 4})
-    reasons = [(failure.law, failure.likely.attack if failure.likely else None, failure.finding) for failure in mha.failures]
-    dead = next(found for law, attack, found in reasons if attack in ("dead_rows_become_nan", "guards_go_with_gradients"))
-    assert dead.how.weights and bool(dead.got.isnan().any())
-    assert any(attack == "causal_flag_replaces_the_mask" for _, attack, _ in reasons), str(mha)
+    reasons = [(failure.law, failure.diagnosis.attack if failure.diagnosis else None, failure.finding) for failure in mha.failures]
+    dead = next(found for law, attack, found in reasons if attack in ("fully_masked_rows_give_nan", "guard_missing_without_gradients"))
+    assert dead.mode.weights and bool(dead.got.isnan().any())
+    assert any(attack == "causal_flag_overrides_mask" for _, attack, _ in reasons), str(mha)
 
 
 def test_padding_that_broadcasts_is_padding_of_every_token():
-    (found,) = find("transformers_eager", {"model": "mistral"})
-    assert miss(found.subject, plain_(queries=5, causal=True, mask=torch.ones(1, 1, 1, 1, dtype=torch.bool), **SOME)) == 0
+    (found,) = resolve("transformers_eager", {"model": "mistral"})
+    assert share_wrong(found.subject, plain_(queries=5, causal=True, mask=torch.ones(1, 1, 1, 1, dtype=torch.bool), **SOME)) == 0
 
 
 def test_a_mask_by_head_may_be_of_float64():
-    (found,) = find("transformers_eager", {"model": "llama"})
+    (found,) = resolve("transformers_eager", {"model": "llama"})
     problem = plain_(queries=5, mask=torch.arange(25).reshape(5, 5) % 3 > 0, **SOME).to(torch.float64)
     assert found.subject.attend(problem).output.dtype == torch.float64
 
 
 def test_keys_that_have_left_the_window_of_a_cache_have_no_weight():
-    (found,) = find("transformers_eager", {"model": "mistral"})
+    (found,) = resolve("transformers_eager", {"model": "mistral"})
     problem = plain_(queries=1, keys=6, causal=True, window=3, **SOME)
-    weights = found.subject.attend(problem, How(weights=True)).weights
-    torch.testing.assert_close(weights.double(), problem.right(found.subject.conventions).weights, rtol=1e-5, atol=1e-6)
+    weights = found.subject.attend(problem, CallMode(weights=True)).weights
+    torch.testing.assert_close(weights.double(), problem.expected(found.subject.conventions).weights, rtol=1e-5, atol=1e-6)
 
 
 def test_experts_know_no_float64():
-    (found,) = find("transformers_eager", {"model": "gpt_oss"})
-    assert torch.float64 not in found.subject.dtypes and torch.float64 in find("transformers_eager", {"model": "llama"})[0].subject.dtypes
+    (found,) = resolve("transformers_eager", {"model": "gpt_oss"})
+    assert torch.float64 not in found.subject.dtypes and torch.float64 in resolve("transformers_eager", {"model": "llama"})[0].subject.dtypes
 
 
 def test_a_problem_is_cut_to_what_grouped_query_attention_takes():
     pytest.importorskip("onnxruntime", reason="onnxruntime is of the extra peers")
-    (found,) = find("onnx_grouped")
+    (found,) = resolve("onnx_grouped")
     for problem in (plain_(heads=4), plain_(queries=7), plain_(queries=5, window=(1, 1)), plain_(queries=5, window=(None, 2)), plain_(queries=1)):
         cut = found.subject.cut(problem)
         assert cut.causal and cut.query.shape[3] == 8 and not isinstance(cut.window, tuple)
-        assert miss(found.subject, cut) == 0
+        assert share_wrong(found.subject, cut) == 0

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from headwise.conformance.adapters.pad_to_size import Sizes
-from headwise.conformance.adapters.projection_weights import find_maps
-from headwise.conformance.problems.problem_pool import layer
+from headwise.conformance.adapters.projection_weights import find_projections
+from headwise.conformance.problems.problem_pool import make_layer_problem
 from headwise.errors import ArgumentError
 from tests.conformance.check import strangers
 
@@ -27,26 +27,26 @@ def four(**other):
 
 
 def test_the_sizes_follow_from_the_maps():
-    assert find_maps(Named(**four())).sizes == Sizes(model=16, context=16, heads=4, groups=2, width=4, wide=4)
-    assert find_maps(strangers.SelfAttention()).sizes.groups == 4
-    assert find_maps(Named(q=(16, 16), kv=(12, 16), out=(16, 16))).sizes == Sizes(16, 12, 4, 2, 4, 4)
+    assert find_projections(Named(**four())).sizes == Sizes(model=16, context=16, heads=4, groups=2, width=4, wide=4)
+    assert find_projections(strangers.SelfAttention()).sizes.groups == 4
+    assert find_projections(Named(q=(16, 16), kv=(12, 16), out=(16, 16))).sizes == Sizes(16, 12, 4, 2, 4, 4)
 
 
 def test_maps_that_are_given():
     module = Named(asks=(16, 16), answers=(16, 16), says=(16, 16), writes=(16, 16))
-    maps = find_maps(module, {"q": "asks", "k": "answers", "v": "says", "out": "writes"})
+    maps = find_projections(module, {"q": "asks", "k": "answers", "v": "says", "out": "writes"})
     assert {what: one.name for what, one in maps.maps.items()} == {"q": "asks", "k": "answers", "v": "says", "out": "writes"}
 
 
 @pytest.mark.parametrize("packing", ["q k v", "by head", "by group"])
 def test_a_packed_map_is_filled_in_its_order(packing):
-    from headwise.conformance.adapters.projection_weights import repacked
+    from headwise.conformance.adapters.projection_weights import with_packing
 
-    params = layer(sizes={"model": 16, "heads": 4, "groups": 4, "width": 4, "wide": 4}).params
-    maps = repacked(find_maps(strangers.SelfAttention()), packing)
-    weight = maps.parameters(params)["qkv.weight"].unflatten(0, (3, 4, 4) if packing == "q k v" else (4, 3, 4))
+    learned = make_layer_problem(sizes={"d_model": 16, "heads": 4, "groups": 4, "head_dim": 4, "value_dim": 4}).params
+    maps = with_packing(find_projections(strangers.SelfAttention()), packing)
+    weight = maps.params(learned)["qkv.weight"].unflatten(0, (3, 4, 4) if packing == "q k v" else (4, 3, 4))
     first = weight[0] if packing == "q k v" else weight[:, 0]
-    assert torch.equal(first, params.w_q.permute(1, 2, 0))
+    assert torch.equal(first, learned.w_q.permute(1, 2, 0))
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_packed_map_is_filled_in_its_order(packing):
 )
 def test_maps_that_are_not_to_be_found(plain, module, given, said):
     with pytest.raises(ArgumentError, match=said):
-        find_maps(module, **given)
+        find_projections(module, **given)

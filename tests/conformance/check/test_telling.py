@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from headwise.conformance.comparison.finding import Finding
 from headwise.conformance.problems.problem import Problem
-from headwise.conformance.report.finding import Finding
 from headwise.conformance.report.report import Failure
-from headwise.conformance.report.report_text import SHOWN, sides
+from headwise.conformance.report.report_text import SHOWN, got_and_expected
 
 
 def failure(got: torch.Tensor, right: torch.Tensor) -> Failure:
@@ -21,7 +21,7 @@ def failure(got: torch.Tensor, right: torch.Tensor) -> Failure:
 )
 def test_as_many_digits_as_tell_the_sides_apart(by, got, right):
     true = torch.full((1, 2), 0.7310585786300049, dtype=torch.float64)
-    found = sides(failure(true + torch.tensor([0, by], dtype=torch.float64), true))
+    found = got_and_expected(failure(true + torch.tensor([0, by], dtype=torch.float64), true))
     assert (found["got"], found["right"]) == (got, right)
 
 
@@ -29,5 +29,5 @@ def test_the_worst_number_of_many():
     true = torch.full((1, SHOWN + 1), 0.7310585786300049, dtype=torch.float64)
     got = true.clone()
     got[0, 7] += 3e-11
-    found = sides(failure(got, true))
+    found = got_and_expected(failure(got, true))
     assert found == {"got": "0.73105857866 at [0, 7]", "right": "0.73105857863"}

@@ -1,1 +1,1 @@
-"""How functions, modules and peers are called in one way."""
+"""One way to call functions, modules and the attentions of other libraries."""

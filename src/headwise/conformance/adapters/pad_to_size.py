@@ -1,4 +1,4 @@
-"""A problem put into a module that is larger: more heads, wider ones, a wider model, all filled up with zeros that change nothing."""
+"""A problem embedded in a larger module: more heads, wider heads, a wider model, all padded with zeros that do not change the result."""
 
 from dataclasses import dataclass
 
@@ -7,95 +7,106 @@ from torch.nn.functional import pad
 
 from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
-from headwise.conformance.adapters.subject import Refused
 from headwise.conformance.problems.layer_problem import LayerProblem
 from headwise.conformance.problems.problem import Problem
+from headwise.errors import NotSupported
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The lengths of a module's axes: M, C (the width of what it looks at), H, G, D and E."""
+    """The axes of a module: M, C (the width of the context), H, G, D and E."""
 
-    model: int
-    context: int
-    heads: int
-    groups: int
-    width: int
-    wide: int
+    d_model: int
+    d_context: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    value_dim: int
 
-    def hold(self, heads: int, groups: int, width: int, wide: int) -> bool:
-        """Whether a problem of these sizes can be put in."""
-        return heads <= self.heads and width <= self.width and wide <= self.wide and heads * self.groups == groups * self.heads
+    def fits(self, num_heads: int, num_kv_heads: int, head_dim: int, value_dim: int) -> bool:
+        """Whether a problem of these sizes can be embedded."""
+        same_groups = num_heads * self.num_kv_heads == num_kv_heads * self.num_heads
+        return num_heads <= self.num_heads and head_dim <= self.head_dim and value_dim <= self.value_dim and same_groups
+
+    def __str__(self) -> str:
+        heads = f"{self.num_heads} heads of width {self.head_dim}"
+        return heads if self.num_kv_heads == self.num_heads else f"{heads} and {self.num_kv_heads} key/value heads"
 
 
-def filled(x: Tensor, lengths: dict[int, int], value: float = 0.0) -> Tensor:
-    """Zeros behind, up to these lengths of these axes (counted from the end: -1 is the last)."""
+def zero_padded(x: Tensor, lengths: dict[int, int]) -> Tensor:
+    """Zeros appended up to these lengths of these axes, which are counted from the end: -1 is the last."""
     for axis, length in lengths.items():
-        more = length - x.shape[axis]
-        if more:
-            x = pad(x, [0, 0] * (-axis - 1) + [0, more], value=value)
+        missing = length - x.shape[axis]
+        if missing:
+            x = pad(x, [0, 0] * (-axis - 1) + [0, missing])
     return x
 
 
-def heads_filled(plane: Tensor | None, heads: int, sizes: Sizes) -> Tensor | None:
-    """A mask or bias with rows for the heads that were added, where it differs by head at all. Added heads see everything."""
-    if plane is None or plane.dim() < 3 or plane.shape[-3] != heads or heads == sizes.heads:
+def plane_padded(plane: Tensor | None, heads: int, sizes: Sizes) -> Tensor | None:
+    """A mask or bias with rows for the heads that were added, where it differs by head. Nothing is hidden from an added head."""
+    if plane is None or plane.dim() < 3 or plane.shape[-3] != heads or heads == sizes.num_heads:
         return plane
-    more = (*plane.shape[:-3], sizes.heads - heads, *plane.shape[-2:])
-    return torch.cat([plane, plane.new_ones(more) if plane.dtype == torch.bool else plane.new_zeros(more)], -3)
+    added = (*plane.shape[:-3], sizes.num_heads - heads, *plane.shape[-2:])
+    return torch.cat([plane, plane.new_ones(added) if plane.dtype == torch.bool else plane.new_zeros(added)], -3)
 
 
-def larger_call(problem: Problem, sizes: Sizes) -> Problem:
-    """The same attention in more and wider heads; what it gives lies in the first of them.
+def pad_call(problem: Problem, sizes: Sizes) -> Problem:
+    """The same attention with more and wider heads; its result is in the first of them.
 
     Raises:
-        Refused: it does not fit.
+        NotSupported: it does not fit.
     """
-    heads, groups, width, wide = problem.query.shape[1], problem.key.shape[1], problem.query.shape[3], problem.value.shape[3]
-    if not sizes.hold(heads, groups, width, wide):
-        raise Refused(f"the module has {sizes.heads} heads of width {sizes.width}, {sizes.groups} of them for keys.")
-    query = problem.query if width == sizes.width else problem.query * (sizes.width / width) ** 0.5
-    return problem.having(
-        query=filled(query, {-1: sizes.width, -3: sizes.heads}),
-        key=filled(problem.key, {-1: sizes.width, -3: sizes.groups}),
-        value=filled(problem.value, {-1: sizes.wide, -3: sizes.groups}),
-        mask=heads_filled(problem.mask, heads, sizes),
-        bias=heads_filled(problem.bias, heads, sizes),
+    heads, groups, head_dim, value_dim = problem.query.shape[1], problem.key.shape[1], problem.query.shape[3], problem.value.shape[3]
+    if not sizes.fits(heads, groups, head_dim, value_dim):
+        raise NotSupported(f"The module has {sizes}.")
+    query = problem.query * _scale_correction(problem, head_dim, sizes)
+    return problem.replace(
+        query=zero_padded(query, {-1: sizes.head_dim, -3: sizes.num_heads}),
+        key=zero_padded(problem.key, {-1: sizes.head_dim, -3: sizes.num_kv_heads}),
+        value=zero_padded(problem.value, {-1: sizes.value_dim, -3: sizes.num_kv_heads}),
+        mask=plane_padded(problem.mask, heads, sizes),
+        bias=plane_padded(problem.bias, heads, sizes),
+        sink=_padded_or_none(problem.sink, {-1: sizes.num_heads}),
     )
 
 
-def larger_layer(problem: LayerProblem, sizes: Sizes) -> LayerProblem:
-    """The same layer in a larger one; its output lies in the first M numbers.
+def _scale_correction(problem: Problem | LayerProblem, head_dim: int, sizes: Sizes) -> float:
+    """What queries are multiplied by so that wider heads, whose default scale is smaller, give the same scores."""
+    return 1.0 if problem.scale is not None or head_dim == sizes.head_dim else (sizes.head_dim / head_dim) ** 0.5
+
+
+def pad_layer(problem: LayerProblem, sizes: Sizes) -> LayerProblem:
+    """The same layer embedded in a larger one; its output is in the first M numbers.
 
     Raises:
-        Refused: it does not fit.
+        NotSupported: it does not fit.
     """
     params = problem.params
-    (model, heads, width), (context, groups, _), wide = params.w_q.shape, params.w_k.shape, params.w_v.shape[2]
-    if not sizes.hold(heads, groups, width, wide) or model > sizes.model or context > sizes.context:
-        raise Refused(f"the module is {sizes.model} wide and has {sizes.heads} heads of width {sizes.width}, {sizes.groups} of them for keys.")
-    stretch = (sizes.width / width) ** 0.5
-    asks = {name: tensor if width == sizes.width or tensor is None else tensor * stretch for name, tensor in (("w_q", params.w_q), ("b_q", params.b_q))}
-    maps = {
-        "w_q": filled(asks["w_q"], {-1: sizes.width, -2: sizes.heads, -3: sizes.model}),
-        "w_k": filled(params.w_k, {-1: sizes.width, -2: sizes.groups, -3: sizes.context}),
-        "w_v": filled(params.w_v, {-1: sizes.wide, -2: sizes.groups, -3: sizes.context}),
-        "w_o": filled(params.w_o, {-1: sizes.model, -2: sizes.wide, -3: sizes.heads}),
-        "b_q": _filled(asks["b_q"], {-1: sizes.width, -2: sizes.heads}),
-        "b_k": _filled(params.b_k, {-1: sizes.width, -2: sizes.groups}),
-        "b_v": _filled(params.b_v, {-1: sizes.wide, -2: sizes.groups}),
-        "b_o": _filled(params.b_o, {-1: sizes.model}),
-        "sink": _filled(params.sink, {-1: sizes.heads}),
-    }
+    (d_model, heads, head_dim), (d_context, groups, _), value_dim = params.w_q.shape, params.w_k.shape, params.w_v.shape[2]
+    if not sizes.fits(heads, groups, head_dim, value_dim) or d_model > sizes.d_model or d_context > sizes.d_context:
+        raise NotSupported(f"The module is {sizes.d_model} wide and has {sizes}.")
+    factor = _scale_correction(problem, head_dim, sizes)
+    w_q, b_q = (params.w_q, params.b_q) if factor == 1 else (params.w_q * factor, None if params.b_q is None else params.b_q * factor)
+    padded = LayerParams(
+        w_q=zero_padded(w_q, {-1: sizes.head_dim, -2: sizes.num_heads, -3: sizes.d_model}),
+        w_k=zero_padded(params.w_k, {-1: sizes.head_dim, -2: sizes.num_kv_heads, -3: sizes.d_context}),
+        w_v=zero_padded(params.w_v, {-1: sizes.value_dim, -2: sizes.num_kv_heads, -3: sizes.d_context}),
+        w_o=zero_padded(params.w_o, {-1: sizes.d_model, -2: sizes.value_dim, -3: sizes.num_heads}),
+        b_q=_padded_or_none(b_q, {-1: sizes.head_dim, -2: sizes.num_heads}),
+        b_k=_padded_or_none(params.b_k, {-1: sizes.head_dim, -2: sizes.num_kv_heads}),
+        b_v=_padded_or_none(params.b_v, {-1: sizes.value_dim, -2: sizes.num_kv_heads}),
+        b_o=_padded_or_none(params.b_o, {-1: sizes.d_model}),
+        sink=_padded_or_none(params.sink, {-1: sizes.num_heads}),
+    )
     return LayerProblem(
-        filled(problem.x, {-1: sizes.model}),
-        LayerParams(**maps),
-        _filled(problem.context, {-1: sizes.context}),
-        mask=heads_filled(problem.mask, heads, sizes),
-        bias=heads_filled(problem.bias, heads, sizes),
+        zero_padded(problem.x, {-1: sizes.d_model}),
+        padded,
+        _padded_or_none(problem.context, {-1: sizes.d_context}),
+        mask=plane_padded(problem.mask, heads, sizes),
+        bias=plane_padded(problem.bias, heads, sizes),
         **{name: value for name, value in problem.options.items() if name not in ("context", "mask", "bias")},
     )
 
 
-def _filled(x: Tensor | None, lengths: dict[int, int]) -> Tensor | None:
-    return None if x is None else filled(x, lengths)
+def _padded_or_none(x: Tensor | None, lengths: dict[int, int]) -> Tensor | None:
+    return None if x is None else zero_padded(x, lengths)

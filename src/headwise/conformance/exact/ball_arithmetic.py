@@ -17,7 +17,7 @@ import flint
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
 from headwise.axes import Float, Tensor
-from headwise.conformance.invariants.invariant import Residual
+from headwise.conformance.exact.move_verdict import Residual
 from headwise.errors import Undecided
 
 BITS = 128

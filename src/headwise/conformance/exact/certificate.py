@@ -224,7 +224,7 @@ def _rows_of(problem: Problem, batch: int, head: int, queries: Int[Tensor, " n"]
     def cut(plane: Tensor | None) -> Tensor | None:
         return None if plane is None else plane.expand(problem.shape)[batch, head, queries][:, None, None]
 
-    return problem.having(
+    return problem.replace(
         query=problem.query[batch, head, queries][:, None, None],
         key=problem.key[batch, group].expand(n, 1, keys, -1),
         value=problem.value[batch, group].expand(n, 1, keys, -1),
@@ -237,7 +237,7 @@ def _rows_of(problem: Problem, batch: int, head: int, queries: Int[Tensor, " n"]
 
 def _enclosed(part: Problem) -> tuple[list[dict[int, arb]], list[arb], list[arb], list[list[arb]], list[Tensor]]:
     """Masses e^s, one over their sum, lse and output of each row, and the size of what its output adds up."""
-    seen = part.seen()[:, 0, 0]
+    seen = part.visible()[:, 0, 0]
     used = seen.any(0).nonzero()[:, 0]
     q, k, v = part.query[:, 0, 0], part.key[0, 0, used], part.value[0, 0, used]
     added = [] if part.bias is None else [part.bias[:, 0, 0][seen]]
@@ -246,8 +246,8 @@ def _enclosed(part: Problem) -> tuple[list[dict[int, arb]], list[arb], list[arb]
 
     lines = _scores(part, enclose(q), enclose(k.T.contiguous()), used) if len(used) else [[] for _ in q]
     places = used.tolist()
-    sees = seen[:, used].tolist()
-    kept = [[score.exp() if see else arb(0) for score, see in zip(line, view, strict=True)] for line, view in zip(lines, sees, strict=True)]
+    visible = seen[:, used].tolist()
+    kept = [[score.exp() if see else arb(0) for score, see in zip(line, view, strict=True)] for line, view in zip(lines, visible, strict=True)]
     sink = arb(0) if part.sink is None else arb(float(part.sink[0])).exp()
     totals = [sum(line, sink) for line in kept]
     said = (arb_mat(kept) * enclose(v.contiguous())).tolist() if len(used) else arb_mat(len(q), v.shape[1]).tolist()

@@ -1,22 +1,22 @@
-"""One walk from x to out in ball arithmetic, from exact numbers: every matrix, head by head, as a proof needs it.
+"""Multi-head attention in ball arithmetic, from exact numbers: every matrix from x to the output, head by head, as a proof needs it.
 
-It takes the same steps as `attention/layer.py`. The steps are a table, so that an attack can put another in place of one.
+It takes the same steps as `attention/layer.py`. The steps are a table, so that a mutation can replace some of them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flint import arb, arb_mat, fmpq_mat
 
 from headwise.conformance.exact import ball_arithmetic as balls
-from headwise.conformance.mutations.attack import Attack
 
 Heads = tuple[arb_mat, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """x [T, M] and what was learned, [M, M] each, not yet split."""
+class ExactLayer:
+    """x [T, M] and the projections, [M, M] each, not yet split by head."""
 
     x: fmpq_mat
     w_q: fmpq_mat
@@ -27,7 +27,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """What each head reads through, [M, D], and the rows of w_o that it writes through, [D, M]."""
+    """The slices of each head: [M, D] of w_q, w_k and w_v, and its rows of w_o, [D, M]."""
 
     w_q: tuple[fmpq_mat, ...]
     w_k: tuple[fmpq_mat, ...]
@@ -35,8 +35,8 @@ class Slices:
     w_o: tuple[fmpq_mat, ...]
 
 
-def split(layer: Layer, heads: int) -> Slices:
-    """Head h has the h-th of so many equal parts: columns of w_q, w_k and w_v, rows of w_o."""
+def split(layer: ExactLayer, heads: int) -> Slices:
+    """Head h has the h-th of equal parts: columns of w_q, w_k and w_v, rows of w_o."""
     width = layer.w_o.nrows() // heads
     parts = [range(h * width, (h + 1) * width) for h in range(heads)]
     w_q, w_k, w_v = (tuple(columns(w, part) for part in parts) for w in (layer.w_q, layer.w_k, layer.w_v))
@@ -59,20 +59,20 @@ def mix(weights: arb_mat, v: arb_mat) -> arb_mat:
 
 
 def write(z: arb_mat, w_o: arb_mat) -> arb_mat:
-    """What one head adds to the output through its own rows."""
+    """What one head adds to the output through its own rows of w_o."""
     return z * w_o
 
 
 def combine(concat: arb_mat, w_o: arb_mat) -> arb_mat:
-    """All heads through the whole of w_o, at once."""
+    """The concatenated heads through the whole of w_o."""
     return concat * w_o
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The way, step by step."""
+class ExactSteps:
+    """The steps of the computation."""
 
-    split: Callable[[Layer, int], Slices] = split
+    split: Callable[[ExactLayer, int], Slices] = split
     score: Callable[[arb_mat, arb_mat], arb_mat] = score
     weigh: Callable[[arb_mat], arb_mat] = weigh
     mix: Callable[[arb_mat, arb_mat], arb_mat] = mix
@@ -81,12 +81,18 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
-    """Every matrix of one walk. What each head has of its own is a tuple, one matrix a head."""
+class ExactTrace:
+    """Every matrix of one computation. What each head has of its own is a tuple of one matrix per head.
 
-    layer: Layer
+    Attributes:
+        layer: the input.
+        heads: H.
+        slices: the slices that the heads used.
+        replaced: the steps that a mutation replaced, by name.
+    """
+
+    layer: ExactLayer
     heads: int
-    attack: Attack | None
     slices: Slices
     q: Heads
     k: Heads
@@ -97,24 +103,29 @@ class Walk:
     concat: arb_mat
     writes: Heads
     out: arb_mat
+    replaced: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
-    def again(self, layer: Layer) -> "Walk":
-        """The same way, lies included, with another layer."""
-        return walk(layer, self.heads, self.attack)
+    def rerun(self, layer: ExactLayer) -> "ExactTrace":
+        """The same computation, mutation included, of another layer."""
+        return exact_trace(layer, self.heads, self.replaced)
 
 
-def walk(layer: Layer, heads: int, attack: Attack | None = None) -> Walk:
-    """Go from x to out with so many heads, honestly or as an attack has it."""
-    steps = replace(Steps(), **attack.instead) if attack else Steps()
+def exact_trace(layer: ExactLayer, heads: int, replaced: Mapping[str, Callable[..., Any]] | None = None) -> ExactTrace:
+    """Compute the layer with this many heads.
+
+    Args:
+        replaced: the steps that a mutation replaces, by name.
+    """
+    steps = replace(ExactSteps(), **dict(replaced or {}))
     x, slices = balls.enclose(layer.x), steps.split(layer, heads)
-    q, k, v = (tuple(x * balls.enclose(w) for w in maps) for maps in (slices.w_q, slices.w_k, slices.w_v))
+    q, k, v = (tuple(x * balls.enclose(w) for w in per_head) for per_head in (slices.w_q, slices.w_k, slices.w_v))
     scores = tuple(map(steps.score, q, k))
     weights = tuple(map(steps.weigh, scores))
     z = tuple(map(steps.mix, weights, v))
     concat = balls.side_by_side(z)
-    writes = tuple(steps.write(said, balls.enclose(rows)) for said, rows in zip(z, slices.w_o, strict=True))
+    writes = tuple(steps.write(of_head, balls.enclose(rows)) for of_head, rows in zip(z, slices.w_o, strict=True))
     out = steps.combine(concat, balls.enclose(layer.w_o))
-    return Walk(layer, heads, attack, slices, q, k, v, scores, weights, z, concat, writes, out)
+    return ExactTrace(layer, heads, slices, q, k, v, scores, weights, z, concat, writes, out, dict(replaced or {}))
 
 
 def columns(w: fmpq_mat, kept: range) -> fmpq_mat:

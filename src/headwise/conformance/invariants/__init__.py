@@ -1,1 +1,1 @@
-"""What every attention keeps, one a file. Start a new one from the shortest."""
+"""Properties of every correct attention, one file each."""

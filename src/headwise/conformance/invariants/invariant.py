@@ -1,102 +1,127 @@
-"""What must hold on the way from x to out, and what was found out about it.
+"""What an invariant is, and all of them by name."""
 
-An `Invariant` judges the algebra of a walk, whose every tensor lies open; a `Law` judges any attention that can be called.
-"""
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
-
-State = Literal["holds", "falls", "vacuous"]
-
-
-@dataclass(frozen=True)
-class Residual:
-    """One comparison, and what was proved about it.
-
-    Attributes:
-        what: was compared.
-        holds: it came out as the invariant demands.
-        relation: how the largest difference stands to the bound.
-        bound: rounded so that it is true.
-    """
-
-    what: str
-    holds: bool
-    relation: Literal["≤", "≥"]
-    bound: float
-
-    def __str__(self) -> str:
-        return f"{self.what}: difference {self.relation} {self.bound:.3g}"
+from headwise.catalog import entries
+from headwise.conformance.capabilities import CheckLevel, Level
+from headwise.conformance.comparison.finding import Finding
+from headwise.conformance.exact.exact_trace import ExactTrace
+from headwise.conformance.exact.move_verdict import MoveVerdict, Residual, judge_move
+from headwise.conformance.problems.layer_problem import AnyProblem
+from headwise.conformance.problems.subject import Subject
+from headwise.conformance.renamed_entries import current_name
+from headwise.errors import ArgumentError, NotSupported
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What became of an invariant.
+def _no_finding(subject: Subject, problem: AnyProblem) -> None:
+    """An invariant of exact traces judges no implementation."""
 
-    Attributes:
-        state: "holds", "falls", or "vacuous" where there is nothing that could fall.
-        residuals: every comparison that it rests on.
-        why: it is vacuous.
-    """
 
-    state: State
-    residuals: tuple[Residual, ...] = ()
-    why: str = ""
+def _no_problems(subject: Subject, level: CheckLevel) -> tuple[()]:
+    """An invariant of exact traces has no problems of its own."""
+    return ()
 
-    @property
-    def telling(self) -> Residual | None:
-        """The comparison that says most: of those that failed the clearest, else the one that came closest to failing.
 
-        Proved differences ("≥") say more than proved equalities, where a verdict rests on both.
-        """
-        fallen = [residual for residual in self.residuals if not residual.holds]
-        told = fallen or self.residuals
-        apart = [residual for residual in told if residual.relation == "≥"]
-        chosen = max if bool(apart) == bool(fallen) else min
-        return chosen(apart or told, key=lambda residual: residual.bound, default=None)
-
-    @property
-    def bound(self) -> float | None:
-        """Of the telling comparison; None where vacuous."""
-        return None if self.telling is None else self.telling.bound
-
-    def __str__(self) -> str:
-        return f"{self.state}: {self.why or self.telling}"
+def _no_comparison(trace: ExactTrace) -> tuple[()]:
+    """An invariant of implementations compares nothing on an exact trace."""
+    return ()
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """One thing that every multi-head attention keeps. One file in `invariants/` each; its name is the name of the file.
+    """A property of every correct attention. One file in `invariants/` each; its name is the name of the file.
+
+    At the levels "call" and "layer" it judges an implementation on one problem: `judge(subject, problem)` computes what it needs from that problem alone (say,
+    the same problem with a hidden key changed), so that a failing problem can be replaced by a smaller one; it returns None where the invariant holds or does
+    not apply. At the level "exact" it compares matrices of an `ExactTrace`, enclosed in balls.
 
     Attributes:
-        code: "M1" to "M5".
-        statement: what holds, in a sentence.
+        code: its number in the list of invariants, such as "I06" or "M3".
+        statement: the property, in a sentence.
         formula: the same in symbols.
-        check: the comparisons that it comes down to.
-        vacuous: why there is nothing to compare, or None.
+        levels: what it can judge: an exact trace, an attention of q, k and v, a layer.
+        when: the condition under which it applies, in words.
+        judge: the finding of one problem, or None.
+        problems: the problems that a subject is judged on.
+        needs: what a subject must support for the invariant to apply.
+        repeats_calls: it makes the same call more than once and needs each one computed anew.
+        compare: the comparisons that it comes down to on an exact trace.
+        vacuous: why an exact trace has nothing to compare, or None.
     """
 
     code: str
     statement: str
     formula: str
-    check: Callable[[Any], Iterable[Residual]]
-    vacuous: Callable[[Any], str | None] = lambda walk: None
+    levels: tuple[Level, ...] = ("call",)
+    when: str = "always"
+    judge: Callable[[Subject, Any], Finding | None] = _no_finding
+    problems: Callable[[Subject, CheckLevel], Iterable[Any]] = _no_problems
+    needs: frozenset[str] = frozenset()
+    repeats_calls: bool = False
+    compare: Callable[[ExactTrace], Iterable[Residual]] = _no_comparison
+    vacuous: Callable[[ExactTrace], str | None] = lambda trace: None
 
-    def judge(self, walk: Any) -> Verdict:
-        """The verdict on one walk."""
-        return judge(walk, self.check, self.vacuous)
+    def applies_to(self, subject: Subject) -> bool:
+        """Whether the invariant says anything about this implementation."""
+        return subject.level in self.levels and self.needs <= subject.supports
+
+    def verdict(self, trace: ExactTrace) -> MoveVerdict:
+        """The verdict on one exact trace."""
+        return judge_move(trace, self.compare, self.vacuous)
 
 
-def judge(walk: Any, check: Callable[[Any], Iterable[Residual]], vacuous: Callable[[Any], str | None]) -> Verdict:
-    """Make the comparisons, all of them, and say what they come to."""
-    why = vacuous(walk)
-    if why is not None:
-        return Verdict("vacuous", why=why)
-    residuals = tuple(check(walk))
-    return Verdict("holds" if all(residual.holds for residual in residuals) else "falls", residuals)
+@cache
+def invariants(*levels: Level) -> Mapping[str, Invariant]:
+    """The invariants of these levels by name, in the order of their codes; all of them when no level is given.
+
+    Example:
+        >>> [entry.code for entry in invariants("exact").values()]
+        ['M1', 'M2', 'M3', 'M4', 'M5']
+    """
+    every: dict[str, Invariant] = dict(entries("headwise.conformance.invariants"))
+    found = {name: entry for name, entry in every.items() if not levels or set(levels) & set(entry.levels)}
+    return MappingProxyType(dict(sorted(found.items(), key=lambda item: ("MIN".index(item[1].code[0]), int(item[1].code[1:])))))
 
 
-def count(what: str, got: int, right: int) -> Residual:
-    """Two whole numbers are the same, or they are not: no arithmetic is involved."""
-    return Residual(what, got == right, "≤" if got == right else "≥", float(abs(got - right)))
+def invariant_named(name: str) -> Invariant:
+    """One invariant of implementations; a deprecated name gives the one that has taken its place.
+
+    Raises:
+        ArgumentError: there is none of this name.
+    """
+    known = invariants("call", "layer")
+    current = current_name(name, known)
+    if current not in known:
+        raise ArgumentError(f"invariant must be one of {', '.join(known)}, got {name!r}. Check the name.")
+    return known[current]
+
+
+def judge(name: str, invariant: Invariant, subject: Subject, problem: AnyProblem) -> Finding | None:
+    """The finding of one problem. An exception that the subject raises is a finding too.
+
+    Raises:
+        NotSupported: the subject refuses the problem.
+    """
+    try:
+        found = invariant.judge(subject, problem)
+    except NotSupported:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever a subject may raise is reported, and the rest goes on)
+        found = Finding("wrong", problem, f"It raised {type(error).__name__}: {error}")
+    return None if found is None else replace(found, invariant=name)
+
+
+def first_finding(name: str, invariant: Invariant, subject: Subject, level: CheckLevel) -> Finding | None:
+    """The finding of the first problem on which the invariant fails, or None."""
+    for problem in invariant.problems(subject, level):
+        try:
+            found = judge(name, invariant, subject, problem)
+        except NotSupported:
+            continue
+        if found is not None:
+            return found
+    return None

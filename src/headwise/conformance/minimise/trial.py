@@ -1,95 +1,106 @@
-"""One subject under judgement: which laws fell, on what, and who is to blame where two answers differ."""
+"""One subject being checked: which invariants failed, on what, and which of two answers is at fault where they differ."""
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
-from headwise.conformance.adapters.function import Found
-from headwise.conformance.adapters.subject import Refused
-from headwise.conformance.invariants.law import Law
-from headwise.conformance.oracles.tolerance import differ, room
-from headwise.conformance.problems.answer import PLAINLY
-from headwise.conformance.problems.layer_problem import LayerProblem
+from headwise.conformance.adapters.function_adapter import ResolvedSubject
+from headwise.conformance.answer import PLAIN, CallMode
+from headwise.conformance.comparison.finding import Finding
+from headwise.conformance.comparison.tolerance import mismatch, tolerance
+from headwise.conformance.invariants.invariant import Invariant
+from headwise.conformance.problems.layer_problem import AnyProblem, LayerProblem
 from headwise.conformance.problems.problem import Problem
-from headwise.conformance.report.finding import Finding
-from headwise.conformance.sandbox.watched_subject import MANNERS, Misbehaved, Watched
-
-AnyProblem = Problem | LayerProblem
+from headwise.conformance.sandbox.watched_subject import CALL_RULES, WatchedSubject
+from headwise.errors import NotSupported, SubjectFailure
 
 
 @dataclass(frozen=True, eq=False)
-class Fall:
-    """A law fell on a problem.
+class Violation:
+    """An invariant, or a rule of a call, that failed on a problem.
 
     Attributes:
-        judged: what the law was asked about; the finding may show what it made of it.
+        invariant: its name.
+        judged: the problem that it was checked on; the finding may be about one derived from it.
+        finding: what was found.
     """
 
-    law: str
+    invariant: str
     judged: AnyProblem
     finding: Finding
 
     @property
-    def kind(self) -> tuple:
-        """What it has in common with others of its kind."""
-        how = self.finding.how
-        return (self.law, self.finding.severity, frozenset(self.judged.options), how.weights, how.training, how.path, self.nan, self.reason)
+    def kind(self) -> tuple[Hashable, ...]:
+        """What violations of the same kind have in common."""
+        mode = self.finding.mode
+        return (self.invariant, self.finding.severity, frozenset(self.judged.options), mode.weights, mode.training, mode.path, self.nan, self.reason)
 
     @property
     def reason(self) -> str:
-        """Why, whatever the numbers in it."""
+        """The reason, without the numbers in it."""
         return re.sub(r"\d+(\.\d+)?", "#", self.finding.why)
 
     @property
     def nan(self) -> tuple[bool, bool] | None:
-        """Whether NaN came, and whether NaN is right, at the worst place; None where there are no two sides."""
-        return nan_sides(self.finding)
+        """Whether the result is NaN, and whether NaN is expected, at the worst number; None where nothing is compared."""
+        return nan_in_got_and_expected(self.finding)
 
 
-def nan_sides(finding: Finding) -> tuple[bool, bool] | None:
-    """Whether NaN came, and whether NaN is right, at the worst place; None where there are no two sides."""
-    got, right, where = finding.got, finding.right, finding.where
-    if got is None or right is None or got.shape != right.shape:
+def nan_in_got_and_expected(finding: Finding) -> tuple[bool, bool] | None:
+    """Whether the result is NaN, and whether NaN is expected, at the worst number; None where nothing is compared."""
+    got, expected, where = finding.got, finding.expected, finding.where
+    if got is None or expected is None or got.shape != expected.shape:
         return None
-    return bool(got[where].isnan().any()), bool(right[where].isnan().any())
+    return bool(got[where].isnan().any()), bool(expected[where].isnan().any())
 
 
 @dataclass(eq=False)
 class Trial:
-    """One subject under judgement, and what was noticed so far."""
+    """One subject being checked, and what was found so far.
 
-    found: Found
-    watched: Watched
-    falls: dict[tuple, Fall] = field(default_factory=dict)
+    Attributes:
+        found: the subject with its conventions.
+        watched: the same subject under watch.
+        smallest: the simplest violation of each kind.
+        tried: the number of problems on which each invariant was tried.
+        violations: every violation, by invariant.
+    """
+
+    found: ResolvedSubject
+    watched: WatchedSubject
+    smallest: dict[tuple[Hashable, ...], Violation] = field(default_factory=dict)
     tried: dict[str, int] = field(default_factory=dict)
-    fallen: dict[str, list[Fall]] = field(default_factory=dict)
+    violations: dict[str, list[Violation]] = field(default_factory=dict)
 
     @property
     def view(self) -> str:
-        """Which of several subjects that stand for one: a module as a layer, a model, an opset."""
+        """Which of several subjects that represent one: a module as a layer, a model, an opset."""
         return f"{self.watched.name}, as a layer" if self.watched.level == "layer" else self.watched.name
 
 
-def fall_of(watched: Watched, name: str, law: Law, problem: AnyProblem) -> Fall | None:
-    """The law's finding; or how the subject misbehaved, which is a finding of its own."""
+def violation_of(watched: WatchedSubject, name: str, invariant: Invariant, problem: AnyProblem) -> Violation | None:
+    """The invariant's finding on a problem, or the rule of a call that the subject broke; None where it passes."""
     try:
-        finding = law.judge(watched, problem)
-    except Misbehaved as odd:
-        severity, _ = MANNERS[odd.manner]
-        asked = problem if odd.problem is None else odd.problem
-        return Fall(odd.manner, asked, Finding(severity, asked, str(odd), how=odd.how, invariant=odd.manner))
-    return None if finding is None else Fall(name, problem, replace(_blamed(watched, problem, finding), invariant=name))
+        finding = invariant.judge(watched, problem)
+    except SubjectFailure as failure:
+        severity, _ = CALL_RULES[failure.rule]
+        mode = failure.mode if isinstance(failure.mode, CallMode) else PLAIN
+        called_on = failure.problem if isinstance(failure.problem, Problem | LayerProblem) else problem
+        return Violation(failure.rule, called_on, Finding(severity, called_on, str(failure), mode=mode, invariant=failure.rule))
+    return None if finding is None else Violation(name, problem, replace(_at_fault(watched, problem, finding), invariant=name))
 
 
-def _blamed(watched: Watched, judged: AnyProblem, finding: Finding) -> Finding:
-    """Where two answers differ and the one that was looked at is right, the other is to blame: then the finding is about that one."""
+def _at_fault(watched: WatchedSubject, judged: AnyProblem, finding: Finding) -> Finding:
+    """The finding about the answer that is wrong: where two answers differ and the one in the finding is correct, it is the other one."""
     other = finding.problem
-    if finding.got is None or type(other) is not type(judged) or (other is judged and finding.how == PLAINLY) or finding.how.upstream is not None:
+    if finding.got is None or type(other) is not type(judged) or (other is judged and finding.mode == PLAIN) or finding.mode.upstream is not None:
         return finding
-    right = other.right(watched.conventions).output
-    if finding.got.shape != right.shape or differ(other, finding.got, right, 2 * room(watched, other).output, "") is not None:
+    expected = other.expected(watched.conventions).output
+    if finding.got.shape != expected.shape or mismatch(other, finding.got, expected, 2 * tolerance(watched, other).output, "") is not None:
         return finding
     try:
-        said = watched.attend(judged).output
-    except (Refused, Misbehaved):
+        output = watched.attend(judged).output
+    except (NotSupported, SubjectFailure):
         return finding
-    return differ(judged, said, judged.right(watched.conventions).output, room(watched, judged).output, finding.why, severity=finding.severity) or finding
+    expected, allowed = judged.expected(watched.conventions).output, tolerance(watched, judged).output
+    return mismatch(judged, output, expected, allowed, finding.why, severity=finding.severity) or finding

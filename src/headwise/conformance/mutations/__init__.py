@@ -1,1 +1,1 @@
-"""Ways to get attention wrong, one a file. Start a new one from the shortest."""
+"""Known ways to get attention wrong, each with the invariants that detect it."""

@@ -1,9 +1,9 @@
-"""A layer as a table of steps, chunk by chunk where there is a cache, with the engine's own functions: made to be attacked."""
+"""A layer as a table of steps that mutations replace, chunk by chunk where there is a KV cache, with headwise's own functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 
@@ -15,158 +15,162 @@ from headwise.attention.mask import positions
 from headwise.attention.position import PositionEncoding, add_position_bias
 from headwise.attention.projections import head_writes, project, sum_heads
 from headwise.axes import Int, Tensor
-from headwise.conformance.adapters.subject import ABILITIES, DTYPES, OF_LAYERS, OPTIONS
-from headwise.conformance.mutations.mutable_attention import STEPS as OF_CALL
-from headwise.conformance.mutations.mutable_attention import answered
-from headwise.conformance.problems.answer import PLAINLY, Answer, How
-from headwise.conformance.problems.conventions import OURS, Conventions
-from headwise.conformance.problems.layer_problem import LayerProblem
+from headwise.conformance.adapters.autograd import with_gradients
+from headwise.conformance.answer import PLAIN, Answer, CallMode
+from headwise.conformance.capabilities import ABILITIES, DTYPES, LAYER_ABILITIES, OPTIONS
+from headwise.conformance.conventions import OURS, Conventions
+from headwise.conformance.mutations.mutable_attention import STEPS as CALL_STEPS
+from headwise.conformance.mutations.mutable_attention import State
+from headwise.conformance.problems.chunking import chunk_slices, pad_keys, plane_of_chunk
+from headwise.conformance.problems.layer_problem import AnyProblem, LayerProblem
 from headwise.conformance.problems.problem import Problem
-
-At = SimpleNamespace  # what has been made so far, by name; `problem`, `how`, `chunk` (a slice of the text) and `past` from the start
-
-
-def maps(at: At) -> LayerParams:
-    return at.problem.params
+from headwise.conformance.problems.subject import layer_problem
 
 
-def position(at: At) -> PositionEncoding:
-    return at.problem.position
+def params(state: State) -> LayerParams:
+    return state.problem.params
 
 
-def asks(at: At) -> Tensor:
+def position(state: State) -> PositionEncoding:
+    return state.problem.position
+
+
+def query_tokens(state: State) -> Tensor:
     """The tokens of this chunk."""
-    return at.problem.x[:, at.chunk]
+    return state.problem.x[:, state.chunk]
 
 
-def answers(at: At) -> Tensor:
-    return at.asks if at.problem.context is None else at.problem.context
+def key_tokens(state: State) -> Tensor:
+    return state.query_tokens if state.problem.context is None else state.problem.context
 
 
-def read_q(at: At) -> Tensor:
-    return project(at.asks, at.maps.w_q, at.maps.b_q)
+def project_q(state: State) -> Tensor:
+    return project(state.query_tokens, state.params.w_q, state.params.b_q)
 
 
-def read_k(at: At) -> Tensor:
-    return project(at.answers, at.maps.w_k, at.maps.b_k)
+def project_k(state: State) -> Tensor:
+    return project(state.key_tokens, state.params.w_k, state.params.b_k)
 
 
-def read_v(at: At) -> Tensor:
-    return project(at.answers, at.maps.w_v, at.maps.b_v)
+def project_v(state: State) -> Tensor:
+    return project(state.key_tokens, state.params.w_v, state.params.b_v)
 
 
-def place_k(at: At) -> Int[Tensor, "b S"]:
-    """Where the new keys stand: after those of the past."""
-    start = 0 if at.past is None else at.past.length
-    return torch.arange(start, start + at.read_k.shape[2])[None]
+def key_positions(state: State) -> Int[Tensor, "b S"]:
+    """The positions of the new keys, after those in the cache."""
+    start = 0 if state.past is None else state.past.length
+    return torch.arange(start, start + state.project_k.shape[2])[None]
 
 
-def cache(at: At) -> KVCache:
-    """All keys so far, turned, and their values."""
-    k = at.position.rotate(at.read_k, at.place_k)
-    return KVCache(k, at.read_v) if at.past is None else at.past.append(k, at.read_v)
+def cache(state: State) -> KVCache:
+    """All keys so far, positions applied, and their values."""
+    k = state.position.rotate(state.project_k, state.key_positions)
+    return KVCache(k, state.project_v) if state.past is None else state.past.append(k, state.project_v)
 
 
-def rules(at: At) -> dict[str, Any]:
-    """The options of this chunk's call, in the words of `attend`."""
-    problem, keys = at.problem, at.cache.length
-    planes = {name: part(getattr(problem, name), at.chunk, keys) for name in ("mask", "bias")}
+def options(state: State) -> dict[str, Any]:
+    """The options of this chunk's call, as arguments of `attend`."""
+    problem, keys = state.problem, state.cache.length
+    planes = {name: plane_of_chunk(getattr(problem, name), state.chunk, keys) for name in ("mask", "bias")}
     named = {name: getattr(problem, name) for name in ("causal", "query_offset", "window", "scale", "softcap")}
-    return {**named, **planes, "sink": at.maps.sink}
+    return {**named, **planes, "sink": state.params.sink}
 
 
-def place_q(at: At) -> Int[Tensor, "b T"]:
-    """Where the queries stand."""
-    return positions(make_call(at.read_q, at.cache.k, **at.rules), at.read_q.shape[2])
+def query_positions(state: State) -> Int[Tensor, "b T"]:
+    """The positions of the queries."""
+    return positions(make_call(state.project_q, state.cache.k, **state.options), state.project_q.shape[2])
 
 
-def q(at: At) -> Tensor:
-    return at.position.rotate(at.read_q, at.place_q)
+def q(state: State) -> Tensor:
+    return state.position.rotate(state.project_q, state.query_positions)
 
 
-def lean(at: At) -> Any:
+def position_bias(state: State) -> Any:
     """What positions add to the scores."""
-    return at.position.bias(at.place_q[:, 0].expand(len(at.asks)), at.q.shape[1], accumulation_dtype(at.q.dtype))
+    return state.position.bias(state.query_positions[:, 0].expand(len(state.query_tokens)), state.q.shape[1], accumulation_dtype(state.q.dtype))
 
 
-def inside(at: At) -> At:
-    """The attention inside, by the steps of a call."""
-    bias = add_position_bias(at.rules["bias"], at.lean, at.q.shape[2], at.cache.length)
-    bias = bias if bias is None or isinstance(bias, Tensor) else bias.tile(slice(0, at.q.shape[2]), slice(0, at.cache.length))
-    call = Problem(at.q, at.cache.k, at.cache.v, **{**at.rules, "bias": bias}, dropout=at.problem.dropout)
-    inner = At(problem=call, how=at.how)
-    for name, step in OF_CALL.items():
-        setattr(inner, name, at.instead.get(f"inside.{name}", step)(inner))
+def attention(state: State) -> State:
+    """The results of the attention inside, step by step."""
+    bias = add_position_bias(state.options["bias"], state.position_bias, state.q.shape[2], state.cache.length)
+    bias = bias if bias is None or isinstance(bias, Tensor) else bias.tile(slice(0, state.q.shape[2]), slice(0, state.cache.length))
+    call = Problem(state.q, state.cache.k, state.cache.v, **{**state.options, "bias": bias}, dropout=state.problem.dropout)
+    inner = State(problem=call, mode=state.mode)
+    for name, step in CALL_STEPS.items():
+        setattr(inner, name, state.replaced.get(f"attention.{name}", step)(inner))
     return inner
 
 
-def z(at: At) -> Tensor:
-    return at.inside.output
+def z(state: State) -> Tensor:
+    return state.attention.output
 
 
-def writes(at: At) -> Tensor:
-    return head_writes(at.z, at.maps.w_o)
+def writes(state: State) -> Tensor:
+    return head_writes(state.z, state.params.w_o)
 
 
-def out(at: At) -> Tensor:
-    return sum_heads(at.writes, at.maps.b_o)
+def out(state: State) -> Tensor:
+    return sum_heads(state.writes, state.params.b_o)
 
 
-def told(at: At) -> Tensor:
-    """What each head is said to write."""
-    return at.writes
+def reported_writes(state: State) -> Tensor:
+    """The writes of each head that are returned on request."""
+    return state.writes
 
 
-STEPS: Mapping[str, Callable[[At], Any]] = MappingProxyType(
+STEPS: Mapping[str, Callable[[State], Any]] = MappingProxyType(
     {
         step.__name__: step
-        for step in (maps, position, asks, answers, read_q, read_k, read_v, place_k, cache, rules, place_q, q, lean, inside, z, writes, out, told)
+        for step in (
+            params,
+            position,
+            query_tokens,
+            key_tokens,
+            project_q,
+            project_k,
+            project_v,
+            key_positions,
+            cache,
+            options,
+            query_positions,
+            q,
+            position_bias,
+            attention,
+            z,
+            writes,
+            out,
+            reported_writes,
+        )
     }
 )
 
 
 @dataclass(frozen=True, eq=False)
-class LayerWay:
-    """The way as a subject, honest or with some steps replaced; steps of the call inside are named "inside.…"."""
+class MutableLayer:
+    """The table of steps as a subject, unchanged or with some steps replaced; steps of the attention inside are named "attention.…"."""
 
-    instead: Mapping[str, Callable[[At], Any]] = field(default_factory=dict)
+    replaced: Mapping[str, Callable[[State], Any]] = field(default_factory=dict)
     name: str = "layer steps"
-    honours: frozenset[str] = frozenset({*OPTIONS, *ABILITIES, *OF_LAYERS}) - {"lse"}
+    supports: frozenset[str] = frozenset({*OPTIONS, *ABILITIES, *LAYER_ABILITIES}) - {"lse"}
     conventions: Conventions = OURS
     paths: tuple[str, ...] = ()
     dtypes: tuple[torch.dtype, ...] = DTYPES
-    device: ClassVar[torch.device] = torch.device("cpu")
-    level: ClassVar[Literal["layer"]] = "layer"
+    device: torch.device = field(default=torch.device("cpu"), init=False)
+    level: Literal["layer"] = field(default="layer", init=False)
 
-    def attend(self, problem: LayerProblem, how: How = PLAINLY) -> Answer:
-        return answered(self._walk, problem, how)
+    def attend(self, problem: AnyProblem, mode: CallMode = PLAIN) -> Answer:
+        """Run the steps."""
+        return with_gradients(self._run, layer_problem(problem), mode)
 
-    def _walk(self, problem: LayerProblem, how: How) -> Answer:
-        past, found = None, []
-        for chunk in chunks(problem):
-            at = At(problem=problem, how=how, chunk=chunk, past=past, instead=self.instead)
+    def _run(self, problem: LayerProblem, mode: CallMode) -> Answer:
+        past: KVCache | None = None
+        found: list[State] = []
+        for chunk in chunk_slices(problem):
+            state = State(problem=problem, mode=mode, chunk=chunk, past=past, replaced=self.replaced)
             for name, step in STEPS.items():
-                setattr(at, name, self.instead.get(name, step)(at))
-            past = at.cache
-            found.append(at)
-        weights = torch.cat([widened(at.inside.reported, past.length) for at in found], 2) if how.weights else None
-        return Answer(torch.cat([at.out for at in found], 1), weights, writes=torch.cat([at.told for at in found], 2))
-
-
-def chunks(problem: LayerProblem) -> list[slice]:
-    """The parts of the text, one after the other."""
-    ends = [sum(problem.chunks[: n + 1]) for n in range(len(problem.chunks))] or [problem.x.shape[1]]
-    return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def part(plane: Tensor | None, chunk: slice, keys: int) -> Tensor | None:
-    """The rows of a chunk and the keys so far; axes of length 1 stay."""
-    if plane is None:
-        return None
-    plane = plane[(None,) * (4 - plane.dim())]
-    return plane[:, :, chunk if plane.shape[2] > 1 else slice(None), : keys if plane.shape[3] > 1 else None]
-
-
-def widened(weights: Tensor, keys: int) -> Tensor:
-    """Keys that came later have weight 0."""
-    return torch.nn.functional.pad(weights, (0, keys - weights.shape[-1]))
+                setattr(state, name, self.replaced.get(name, step)(state))
+            past = state.cache
+            found.append(state)
+        keys = 0 if past is None else past.length
+        weights = torch.cat([pad_keys(state.attention.returned_weights, keys) for state in found], 2) if mode.weights else None
+        return Answer(torch.cat([state.out for state in found], 1), weights, writes=torch.cat([state.reported_writes for state in found], 2))

@@ -1,4 +1,4 @@
-"""What liars have in common: the steps without their guards."""
+"""Steps that several mutations share: those of a naive implementation, without guards for fully masked rows."""
 
 import torch
 
@@ -6,37 +6,37 @@ from headwise.attention.call import Call
 from headwise.attention.dense import cap_and_bias, visible_plane
 from headwise.attention.mask import positions
 from headwise.axes import Bool, Int, Tensor
-from headwise.conformance.mutations.mutable_attention import At
+from headwise.conformance.mutations.mutable_attention import State
 
 
-def unhidden(at: At) -> Tensor:
+def unmasked_scores(state: State) -> Tensor:
     """The scores as if nothing were hidden."""
-    return cap_and_bias(at.raw, at.call, torch.ones_like(at.seen))
+    return cap_and_bias(state.raw_scores, state.call, torch.ones_like(state.visible))
 
 
-def plain_softmax(at: At) -> Tensor:
-    """The softmax with the sink as a last column, and no thought for rows of nothing but -inf."""
-    if at.call.sink is None:
-        return at.scores.softmax(-1)
-    logit = at.call.sink.to(at.scores.dtype)[:, None, None].expand(*at.scores.shape[:3], 1)
-    return torch.cat([at.scores, logit], -1).softmax(-1)[..., :-1]
+def unguarded_softmax(state: State) -> Tensor:
+    """The softmax with the sink as a last column, NaN for fully masked rows."""
+    if state.call.sink is None:
+        return state.scores.softmax(-1)
+    logit = state.call.sink.to(state.scores.dtype)[:, None, None].expand(*state.scores.shape[:3], 1)
+    return torch.cat([state.scores, logit], -1).softmax(-1)[..., :-1]
 
 
-def plain_mix(at: At) -> Tensor:
-    """weights · values, 0 · NaN and all."""
-    return (at.kept @ at.v.to(at.kept.dtype)).to(at.v.dtype)
+def unguarded_mix(state: State) -> Tensor:
+    """weights · values, where 0 · NaN is NaN."""
+    return (state.used_weights @ state.v.to(state.used_weights.dtype)).to(state.v.dtype)
 
 
-def place(at: At) -> tuple[Int[Tensor, "B 1 T 1"], Int[Tensor, " S"]]:
-    """Where queries stand, and keys."""
-    return positions(at.call, at.q.shape[2])[:, None, :, None], torch.arange(at.k.shape[2])
+def positions_of(state: State) -> tuple[Int[Tensor, "B 1 T 1"], Int[Tensor, " S"]]:
+    """The positions of the queries, and of the keys."""
+    return positions(state.call, state.q.shape[2])[:, None, :, None], torch.arange(state.k.shape[2])
 
 
-def seen_under(at: At, call: Call) -> Bool[Tensor, "..."]:
-    """Who would see whom under another call."""
-    return visible_plane(call, at.q.shape[2], at.k.shape[2])
+def visible_under(state: State, call: Call) -> Bool[Tensor, "..."]:
+    """What would be visible under other options."""
+    return visible_plane(call, state.q.shape[2], state.k.shape[2])
 
 
-def slower(x: Tensor, factor: float) -> Tensor:
-    """The same numbers, with a gradient that is so many times as large."""
+def with_gradient_factor(x: Tensor, factor: float) -> Tensor:
+    """The same numbers, with a gradient multiplied by a factor."""
     return x * factor + (x - x * factor).detach()

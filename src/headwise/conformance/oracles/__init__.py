@@ -1,1 +1,1 @@
-"""The right answers: numpy in float64, sharing no code with what they judge; and how far rounding may lead."""
+"""References in NumPy and float64 that share no code with headwise."""

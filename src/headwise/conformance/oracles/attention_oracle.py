@@ -1,9 +1,9 @@
-"""The judge: attention and its gradient in numpy, float64, written from the definition. It shares no code with headwise.
+"""The reference that implementations are compared with: attention and its gradients in NumPy and float64, written from the definition.
 
-Gradients are the textbook's, by hand: with P the weights, dP = dO·Vᵀ, dS = P ∘ (dP - Σ P ∘ dP), then back through cap,
-scale and product. Tests compare them with a step into the imaginary direction.
+It shares no code with headwise. Gradients are written out by hand: with P the weights, dP = dO·Vᵀ and dS = P ∘ (dP - Σ P ∘ dP), then back through softcap,
+scale and product. Tests compare them with complex-step differentiation.
 
-Answers are kept by problem, which is compared by identity: a hundred subjects are judged on the same few problems.
+Answers are cached by problem, which is compared by identity: a hundred subjects are judged on the same few problems.
 """
 
 from functools import lru_cache
@@ -13,63 +13,64 @@ import numpy as np
 import torch
 
 from headwise.axes import Tensor
-from headwise.conformance.problems.answer import Answer
+from headwise.conformance.answer import Answer
 
 if TYPE_CHECKING:
-    from headwise.conformance.problems.conventions import Conventions
+    from headwise.conformance.conventions import Conventions
+    from headwise.conformance.problems.layer_problem import AnyProblem
     from headwise.conformance.problems.problem import Problem
 
 
 @lru_cache(maxsize=4096)
 def attention(problem: "Problem", conventions: "Conventions", upstream: Tensor | None = None) -> Answer:
-    """Output, weights, lse, and gradients where there is an upstream gradient."""
-    reads = key_heads(problem.query.shape[1], problem.key.shape[1], conventions)
-    q, k, v = numbers(problem.query), numbers(problem.key)[:, reads], numbers(problem.value)[:, reads]
-    sees = seen(problem, conventions)
-    k, v, strange = _present(k, v, sees)
+    """Output, weights, lse, and gradients where an upstream gradient is given."""
+    kv_heads = kv_head_of(problem.query.shape[1], problem.key.shape[1], conventions)
+    q, k, v = as_float64(problem.query), as_float64(problem.key)[:, kv_heads], as_float64(problem.value)[:, kv_heads]
+    visible = visibility(problem, conventions)
+    k, v, nonfinite = _without_unused_keys(k, v, visible)
     scale = q.shape[3] ** -0.5 if problem.scale is None else problem.scale
 
-    scores, slope = _scores(q, k, sees, scale, problem, strange)
-    weights, lse = _softmax(scores, sees, problem)
-    output = _mix(weights, v, sees, strange)
+    scores, softcap_slope = _scores(q, k, visible, scale, problem, nonfinite)
+    weights, lse = _softmax(scores, visible, problem)
+    output = _mix(weights, v, visible, nonfinite)
     gradients = {}
-    if upstream is not None:  # of the rows that see a key: others take no part
-        gradients = _gradients(problem, (q, k, v, reads), weights, slope * scale, slope, numbers(upstream))
-    every = numbers(problem.value)[:, reads]  # the mean is of all values, also of those that nobody sees
-    output, weights = _dead(output, weights, every, sees, problem, conventions)
+    if upstream is not None:  # fully masked rows have none
+        gradients = _gradients(problem, (q, k, v, kv_heads), weights, softcap_slope * scale, as_float64(upstream))
+    all_values = as_float64(problem.value)[:, kv_heads]  # the mean of a fully masked row is over all values, hidden ones too
+    output, weights = _fully_masked(output, weights, all_values, visible, problem, conventions)
     return Answer(torch.from_numpy(output), torch.from_numpy(weights), torch.from_numpy(lse), {name: torch.from_numpy(x) for name, x in gradients.items()})
 
 
-def key_heads(heads: int, groups: int, conventions: "Conventions") -> np.ndarray:
-    """The key head that each query head reads."""
+def kv_head_of(heads: int, groups: int, conventions: "Conventions") -> np.ndarray:
+    """The key/value head that each query head reads, [H]."""
     if conventions.key_heads == "in turn":
         return np.arange(heads) % max(groups, 1)
     return np.arange(heads) // max(heads // max(groups, 1), 1)
 
 
 @lru_cache(maxsize=4096)
-def seen(problem: "Problem", conventions: "Conventions") -> np.ndarray:
-    """True where a query sees a key, each rule as its words say."""
+def visibility(problem: "Problem", conventions: "Conventions") -> np.ndarray:
+    """True where a query may attend to a key, [B, H, T, S]: the intersection of all rules."""
     batch, heads, queries, keys = problem.shape
-    p = place(problem, conventions)[:, None, :, None]
+    p = query_positions(problem, conventions)[:, None, :, None]
     j = np.arange(keys)
-    sees = np.ones((batch, heads, queries, keys), bool)
+    visible = np.ones((batch, heads, queries, keys), bool)
     if problem.causal:
-        sees &= j <= p
+        visible &= j <= p
     if isinstance(problem.window, int):
-        sees &= j > p - problem.window
+        visible &= j > p - problem.window
     elif problem.window is not None:
         left, right = problem.window
-        sees &= (True if left is None else j >= p - left) & (True if right is None else j <= p + right)
+        visible &= (True if left is None else j >= p - left) & (True if right is None else j <= p + right)
     if problem.mask is not None:
-        sees &= problem.mask.cpu().numpy()
+        visible &= problem.mask.cpu().numpy()
     if problem.bias is not None:
-        sees &= numbers(problem.bias) != -np.inf
-    return sees
+        visible &= as_float64(problem.bias) != -np.inf
+    return visible
 
 
-def place(problem: "Problem", conventions: "Conventions") -> np.ndarray:
-    """Where each query stands among the keys, [B, T]."""
+def query_positions(problem: "AnyProblem", conventions: "Conventions") -> np.ndarray:
+    """The position of each query on the axis of the keys, [B, T]."""
     batch, _, queries, keys = problem.shape
     offset = problem.query_offset
     if offset is None:
@@ -78,93 +79,98 @@ def place(problem: "Problem", conventions: "Conventions") -> np.ndarray:
     return start[:, None] + np.arange(queries)
 
 
-def numbers(tensor: Tensor) -> np.ndarray:
+def as_float64(tensor: Tensor) -> np.ndarray:
     """The exact values, in float64."""
     return tensor.detach().cpu().double().numpy()
 
 
-def _present(k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Keys that no query sees are taken for 0, so that what they hold cannot matter; and whether strange numbers are left."""
-    gone = ~sees.any(2)[..., None]
-    k, v = np.where(gone, 0.0, k), np.where(gone, 0.0, v)
+def _without_unused_keys(k: np.ndarray, v: np.ndarray, visible: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Keys that no query may attend to are replaced by 0, so that their contents cannot matter; and whether any non-finite number is left."""
+    unused = np.logical_not(visible.any(2))[..., None]
+    k, v = np.where(unused, 0.0, k), np.where(unused, 0.0, v)
     return k, v, not (np.isfinite(k).all() and np.isfinite(v).all())
 
 
-def _scores(q: np.ndarray, k: np.ndarray, sees: np.ndarray, scale: float, problem: "Problem", strange: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What the softmax sees, 0 where hidden; and the slope of the cap."""
+def _scores(q: np.ndarray, k: np.ndarray, visible: np.ndarray, scale: float, problem: "Problem", nonfinite: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The input of the softmax, 0 where hidden; and the derivative of the softcap."""
     with np.errstate(invalid="ignore", over="ignore"):
-        pairs = (q[:, :, :, None] * np.where(sees[..., None], k[:, :, None], 0.0)).sum(-1) if strange else np.einsum("bhtd,bhsd->bhts", q, k)
-        raw = pairs * scale
-        slope = np.ones_like(raw)
+        products = (q[:, :, :, None] * np.where(visible[..., None], k[:, :, None], 0.0)).sum(-1) if nonfinite else np.einsum("bhtd,bhsd->bhts", q, k)
+        scores = products * scale
+        slope = np.ones_like(scores)
         if problem.softcap is not None:
-            bent = np.tanh(raw / problem.softcap)
-            raw, slope = problem.softcap * bent, 1 - bent**2
+            capped = np.tanh(scores / problem.softcap)
+            scores, slope = problem.softcap * capped, 1 - capped**2
         if problem.bias is not None:
-            raw = raw + np.where(sees, numbers(problem.bias), 0.0)
-    return np.where(sees, raw, 0.0), slope
+            scores = scores + np.where(visible, as_float64(problem.bias), 0.0)
+    return np.where(visible, scores, 0.0), slope
 
 
-def _softmax(scores: np.ndarray, sees: np.ndarray, problem: "Problem") -> tuple[np.ndarray, np.ndarray]:
-    """Weights (0 where hidden) and lse, with the sink's mass in the sum; a row without anything has weights 0 and lse -inf."""
+def _softmax(scores: np.ndarray, visible: np.ndarray, problem: "Problem") -> tuple[np.ndarray, np.ndarray]:
+    """Weights (0 where hidden) and lse, the sink's exponential in the sum; a row of neither keys nor sink has weights 0 and lse -inf."""
     batch, heads, queries, _ = scores.shape
-    logit = np.full((batch, heads, queries), -np.inf)
+    sink = np.full((batch, heads, queries), -np.inf)
     if problem.sink is not None:
-        logit = np.broadcast_to(numbers(problem.sink)[:, None], logit.shape)
-    top = np.maximum(np.where(sees, scores, -np.inf).max(-1, initial=-np.inf), logit)
-    top = np.where(np.isneginf(top), 0.0, top)
+        sink = np.broadcast_to(as_float64(problem.sink)[:, None], sink.shape)
+    largest = np.maximum(np.where(visible, scores, -np.inf).max(-1, initial=-np.inf), sink)
+    largest = np.where(np.isneginf(largest), 0.0, largest)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mass = np.where(sees, np.exp(np.where(sees, scores - top[..., None], 0.0)), 0.0)
-        total = mass.sum(-1) + np.exp(logit - top)
-        weights = np.where(sees, mass / np.where(total == 0, 1.0, total)[..., None], 0.0)
-        return weights, top + np.log(total)
+        exponentials = np.where(visible, np.exp(np.where(visible, scores - largest[..., None], 0.0)), 0.0)
+        total = exponentials.sum(-1) + np.exp(sink - largest)
+        weights = np.where(visible, exponentials / np.where(total == 0, 1.0, total)[..., None], 0.0)
+        return weights, largest + np.log(total)
 
 
-def _mix(weights: np.ndarray, v: np.ndarray, sees: np.ndarray, strange: bool) -> np.ndarray:
-    if not strange:
+def _mix(weights: np.ndarray, v: np.ndarray, visible: np.ndarray, nonfinite: bool) -> np.ndarray:
+    if not nonfinite:
         return np.einsum("bhts,bhse->bhte", weights, v)
     with np.errstate(invalid="ignore"):
-        return (weights[..., None] * np.where(sees[..., None], v[:, :, None], 0.0)).sum(3)
+        return (weights[..., None] * np.where(visible[..., None], v[:, :, None], 0.0)).sum(3)
 
 
-def _dead(output: np.ndarray, weights: np.ndarray, v: np.ndarray, sees: np.ndarray, problem: "Problem", conventions: "Conventions") -> tuple:
-    """Rows that see no key, as the convention has them. A sink takes all of such a row: then it is 0 for everybody."""
-    dead = ~sees.any(-1)[..., None]
-    if problem.sink is not None or conventions.dead_row == "zero" or not dead.any():
+def _fully_masked(
+    output: np.ndarray, weights: np.ndarray, v: np.ndarray, visible: np.ndarray, problem: "Problem", conventions: "Conventions"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Output and weights with fully masked rows as the convention has them. A sink takes the whole weight of such a row, which is then 0 under every convention."""
+    masked = np.logical_not(visible.any(-1))[..., None]
+    if problem.sink is not None or conventions.dead_row == "zero" or not masked.any():
         return output, weights
     if conventions.dead_row == "nan":
-        return np.where(dead, np.nan, output), np.where(dead, np.nan, weights)
+        return np.where(masked, np.nan, output), np.where(masked, np.nan, weights)
     mean = v.sum(2)[:, :, None] / max(v.shape[2], 1)
-    return np.where(dead, mean, output), np.where(dead, 1 / max(sees.shape[-1], 1), weights)
+    return np.where(masked, mean, output), np.where(masked, 1 / max(visible.shape[-1], 1), weights)
 
 
-def _gradients(problem: "Problem", tensors: tuple, weights: np.ndarray, steep: np.ndarray, slope: np.ndarray, d_output: np.ndarray) -> dict[str, np.ndarray]:
-    q, k, v, reads = tensors
+def _gradients(
+    problem: "Problem", tensors: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], weights: np.ndarray, slope: np.ndarray, d_output: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The gradient of every tensor; `slope` is the derivative of a score by its product q·k."""
+    q, k, v, kv_heads = tensors
     d_weights = np.einsum("bhte,bhse->bhts", d_output, v)
-    pulled = (weights * d_weights).sum(-1, keepdims=True)
-    d_scores = weights * (d_weights - pulled)
-    d_raw = d_scores * steep
+    row_mean = (weights * d_weights).sum(-1, keepdims=True)
+    d_scores = weights * (d_weights - row_mean)
+    d_products = d_scores * slope
     found = {
-        "query": np.einsum("bhts,bhsd->bhtd", d_raw, k),
-        "key": _back(np.einsum("bhts,bhtd->bhsd", d_raw, q), reads, problem.key.shape[1]),
-        "value": _back(np.einsum("bhts,bhte->bhse", weights, d_output), reads, problem.value.shape[1]),
+        "query": np.einsum("bhts,bhsd->bhtd", d_products, k),
+        "key": _sum_over_group(np.einsum("bhts,bhtd->bhsd", d_products, q), kv_heads, problem.key.shape[1]),
+        "value": _sum_over_group(np.einsum("bhts,bhte->bhse", weights, d_output), kv_heads, problem.value.shape[1]),
     }
     if problem.bias is not None:
-        found["bias"] = _narrow(d_scores, tuple(problem.bias.shape))
+        found["bias"] = _sum_over_broadcast(d_scores, tuple(problem.bias.shape))
     if problem.sink is not None:
-        spared = 1 - weights.sum(-1) if weights.shape[-1] else np.ones(weights.shape[:3])
-        found["sink"] = (-spared * pulled[..., 0]).sum((0, 2))
+        sink_weight = 1 - weights.sum(-1) if weights.shape[-1] else np.ones(weights.shape[:3])
+        found["sink"] = (-sink_weight * row_mean[..., 0]).sum((0, 2))
     return found
 
 
-def _back(each: np.ndarray, reads: np.ndarray, groups: int) -> np.ndarray:
-    """A key head is pulled by every query head that reads it."""
-    whole = np.zeros((each.shape[0], groups, *each.shape[2:]))
-    for head, group in enumerate(reads):
-        whole[:, group] += each[:, head]
-    return whole
+def _sum_over_group(per_head: np.ndarray, kv_heads: np.ndarray, groups: int) -> np.ndarray:
+    """The gradient of a key/value head: the sum over the query heads that read it."""
+    summed = np.zeros((per_head.shape[0], groups, *per_head.shape[2:]))
+    for head, group in enumerate(kv_heads):
+        summed[:, group] += per_head[:, head]
+    return summed
 
 
-def _narrow(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The gradient of something that was broadcast: summed over the axes along which it was."""
-    axes = tuple(n for n, have in enumerate((1,) * (4 - len(shape)) + shape) if have == 1)
-    return whole.sum(axes, keepdims=True).reshape(shape)
+def _sum_over_broadcast(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The gradient of a tensor of this shape that was broadcast to [B, H, T, S]."""
+    axes = tuple(n for n, length in enumerate((1,) * (4 - len(shape)) + shape) if length == 1)
+    return gradient.sum(axes, keepdims=True).reshape(shape)

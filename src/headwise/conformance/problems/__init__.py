@@ -1,1 +1,1 @@
-"""The inputs on which an attention implementation is tried."""
+"""The inputs on which an implementation is tried, and the protocol of an implementation."""

@@ -1,7 +1,8 @@
-"""One layer's attention to be computed: x, what the layer has learned, and the options of the call."""
+"""One layer to compute: x, the layer's parameters, and the options of the call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -9,22 +10,24 @@ import torch
 from headwise.attention.layer import LayerParams
 from headwise.attention.position import NOPE, PositionEncoding
 from headwise.axes import Bool, Float, Tensor
+from headwise.conformance.answer import Answer
+from headwise.conformance.conventions import OURS, Conventions
 from headwise.conformance.oracles import layer_oracle
-from headwise.conformance.problems.answer import Answer
-from headwise.conformance.problems.conventions import OURS, Conventions
-from headwise.conformance.problems.problem import Problem, usual
-from headwise.conformance.problems.source_code import written
+from headwise.conformance.problems.problem import Problem, is_default
+from headwise.conformance.problems.source_code import to_source
+
+INNER_OPTIONS = ("causal", "query_offset", "window", "mask", "bias", "scale", "softcap", "dropout")
 
 
 @dataclass(frozen=True, eq=False)
 class LayerProblem:
-    """x, the maps of a layer, and what is said about them. The words are those of `Problem`.
+    """x, the parameters of a layer, and the options of the call, which are those of `Problem`.
 
     Attributes:
-        x: tokens that ask, [B, T, M]; they look at themselves, or at `context` [B, S, C].
-        params: the projection matrices, split by head, with biases and sinks. Held as values; nothing of theirs computes here.
-        position: rotary, ALiBi or T5's buckets, as a value; the oracle reads its numbers and does the rest itself.
-        chunks: lengths in which the text is taken in with a cache, () for all at once. It must not matter.
+        x: the tokens that attend, [B, T, M]; they attend to themselves, or to `context` [B, S, C].
+        parameters: the projections split by head, with biases and sinks; used as values only.
+        position: rotary positions, ALiBi or T5's buckets; the reference reads its settings and computes the rest itself.
+        chunks: lengths in which a decoder with a KV cache takes the tokens, () for all at once. They must not matter.
     """
 
     x: Float[Tensor, "B T M"]
@@ -43,48 +46,58 @@ class LayerProblem:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """[B, H, T, S], that of the weights."""
-        answers = self.x if self.context is None else self.context
-        return (len(self.x), self.params.w_q.shape[1], self.x.shape[1], answers.shape[1])
+        """[B, H, T, S], the shape of the attention weights."""
+        context = self.x if self.context is None else self.context
+        return (len(self.x), self.params.w_q.shape[1], self.x.shape[1], context.shape[1])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of x."""
+        return self.x.dtype
 
     @property
     def options(self) -> dict[str, Any]:
-        """What is not as usual, beside x and the maps."""
-        return {f.name: getattr(self, f.name) for f in fields(LayerProblem) if f.name not in ("x", "params") and not usual(getattr(self, f.name), f.default)}
+        """What differs from its default, apart from x and the parameters."""
+        own = [f for f in fields(LayerProblem) if f.name not in ("x", "parameters")]
+        return {f.name: getattr(self, f.name) for f in own if not is_default(getattr(self, f.name), f.default)}
 
-    def having(self, **changes: Any) -> "LayerProblem":
-        """The same problem with these changed; names of learned maps too."""
-        maps = {name: changes.pop(name) for name in list(changes) if name in vars(self.params)}
-        return replace(self, **({"params": replace(self.params, **maps)} if maps else {}), **changes)
+    def replace(self, **changes: Any) -> "LayerProblem":
+        """A copy with these replaced; parameters can be given by name."""
+        parameters = {name: changes.pop(name) for name in list(changes) if name in vars(self.params)}
+        return replace(self, **({"parameters": replace(self.params, **parameters)} if parameters else {}), **changes)
 
-    def floats(self) -> dict[str, Tensor]:
+    def float_tensors(self) -> dict[str, Tensor]:
         """Every tensor that has a gradient, by name."""
         found = {"x": self.x, "context": self.context, "bias": self.bias, **vars(self.params)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def to(self, dtype: torch.dtype, device: torch.device | str | None = None) -> "LayerProblem":
-        """The same problem, rounded to a dtype."""
-        moved = {name: tensor.to(device, dtype) for name, tensor in self.floats().items()}
-        return self.having(**moved, mask=None if self.mask is None else self.mask.to(device))
+        """A copy rounded to a dtype."""
+        moved = {name: tensor.to(device, dtype) for name, tensor in self.float_tensors().items()}
+        return self.replace(**moved, mask=None if self.mask is None else self.mask.to(device))
 
-    def inner(self) -> Problem:
-        """The attention inside, in float64: q, k and v as the oracle projects and turns them."""
-        return layer_oracle.inner(self)
+    def inner_problem(self) -> Problem:
+        """The attention inside, in float64: q, k and v as the reference projects them, positions applied."""
+        return _inner_problem(self)
 
-    def seen(self, conventions: Conventions = OURS) -> Bool[Tensor, "B H T S"]:
-        """True where a query sees a key."""
-        return self.inner().seen(conventions)
+    def visible(self, conventions: Conventions = OURS) -> Bool[Tensor, "B H T S"]:
+        """True where a query may attend to a key."""
+        return self.inner_problem().visible(conventions)
 
-    def right(self, conventions: Conventions = OURS) -> Answer:
-        """The right answer in float64, dropout left out."""
+    def expected(self, conventions: Conventions = OURS) -> Answer:
+        """The correct answer in float64, without dropout."""
         return layer_oracle.layer(self, conventions)
 
-    def size(self) -> tuple[int, int, int, float]:
-        """Smaller comes first, as for `Problem`."""
-        numbers = torch.cat([tensor.detach().double().flatten() for tensor in self.floats().values()])
-        finite = numbers[numbers.isfinite()]
-        return (len(numbers), len(self.options), int((finite != finite.round()).sum()), float(finite.abs().sum()))
-
     def __repr__(self) -> str:
-        said = {"x": self.x, "params": self.params, **self.options}
-        return f"LayerProblem({', '.join(f'{name}={written(value)}' for name, value in said.items())})"
+        arguments = {"x": self.x, "parameters": self.params, **self.options}
+        return f"LayerProblem({', '.join(f'{name}={to_source(value)}' for name, value in arguments.items())})"
+
+
+@lru_cache(maxsize=4096)
+def _inner_problem(problem: LayerProblem) -> Problem:
+    options = {name: getattr(problem, name) for name in INNER_OPTIONS}
+    return Problem(**{**options, **layer_oracle.inner_tensors(problem)}, sink=problem.params.sink)
+
+
+AnyProblem = Problem | LayerProblem
+"""An attention of query, key and value, or a layer from x to its output."""

@@ -1,68 +1,70 @@
-"""A problem changed by a stated rule, where more than one law asks for it."""
+"""Changes to a problem that several invariants make."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from headwise.axes import Bool, Float, Tensor
-from headwise.conformance.oracles.tolerance import noise_like
-from headwise.conformance.problems.layer_problem import LayerProblem
+from headwise.conformance.problems.layer_problem import AnyProblem, LayerProblem
 from headwise.conformance.problems.problem import Problem
-from headwise.conformance.report.finding import Severity
+from headwise.conformance.problems.random_tensors import noise_like
 
-LOUD = 50.0
+LARGE = 50.0  # standard deviations of what is added to a key
+P = TypeVar("P", Problem, LayerProblem)
+
+
+def with_key_changed(problem: P, j: int) -> tuple[P, Bool[Tensor, "B T"]]:
+    """The same problem with key j and its value changed by large numbers, and which queries have stayed the same."""
+    return _with_key_changed(problem, j)
 
 
 @lru_cache(maxsize=4096)
-def disturbed(problem: Any, j: int) -> tuple[Any, Bool[Tensor, "B T"]]:
-    """The same with key j and its value changed a lot; and which queries are as they were."""
-    still = torch.ones(problem.shape[0], problem.shape[2], dtype=torch.bool)
+def _with_key_changed(problem: AnyProblem, j: int) -> tuple[Any, Tensor]:
+    unchanged = torch.ones(problem.shape[0], problem.shape[2], dtype=torch.bool)
     if not isinstance(problem, LayerProblem):
-        return problem.having(key=_loud(problem.key, 2, j), value=_loud(problem.value, 2, j)), still
+        return problem.replace(key=_disturbed(problem.key, 2, j), value=_disturbed(problem.value, 2, j)), unchanged
     if problem.context is not None:
-        return problem.having(context=_loud(problem.context, 1, j)), still
-    still[:, j] = False
-    return problem.having(x=_loud(problem.x, 1, j)), still
+        return problem.replace(context=_disturbed(problem.context, 1, j)), unchanged
+    unchanged[:, j] = False
+    return problem.replace(x=_disturbed(problem.x, 1, j)), unchanged
 
 
-def _loud(x: Tensor, axis: int, j: int) -> Tensor:
+def _disturbed(x: Tensor, axis: int, j: int) -> Tensor:
     changed = x.clone()
-    changed.select(axis, j).add_(LOUD * noise_like(changed.select(axis, j), seed=92))
+    changed.select(axis, j).add_(LARGE * noise_like(changed.select(axis, j), seed=92))
     return changed
 
 
-def only(w_o: Float[Tensor, "H E M"], head: int) -> Float[Tensor, "H E M"]:
+def only_head(w_o: Float[Tensor, "H E M"], head: int) -> Float[Tensor, "H E M"]:
     """The rows of one head, all others 0."""
     kept = torch.zeros_like(w_o)
     kept[head] = w_o[head]
     return kept
 
 
+def changed(problem: P, **changes: Any) -> P:
+    """`problem.replace(**changes)`, the same object for the same changes, so that its expected answer is computed once."""
+    return _changed(problem, tuple(changes.items()))
+
+
 @lru_cache(maxsize=1024)
-def having(problem: Any, **changes: Any) -> Any:
-    """`problem.having`, the same object for the same changes: what is right about it is then known already."""
-    return problem.having(**changes)
+def _changed(problem: Any, changes: tuple[tuple[str, Any], ...]) -> Any:
+    return problem.replace(**dict(changes))
+
+
+def as_dtype(problem: P, dtype: torch.dtype) -> P:
+    """`problem.to(dtype)`, the same object every time."""
+    return _as_dtype(problem, dtype)
 
 
 @lru_cache(maxsize=4096)
-def rounded(problem: Any, dtype: torch.dtype) -> Any:
-    """`problem.to(dtype)`, the same object every time."""
+def _as_dtype(problem: Any, dtype: torch.dtype) -> Any:
     return problem.to(dtype)
 
 
 @lru_cache(maxsize=1024)
-def loudness(problem: Problem | LayerProblem) -> Severity:
-    """What a fault at these scores is: beyond a few thousand it is a matter of strength, not of correctness."""
-    if isinstance(problem, LayerProblem):
-        return "wrong"
-    norms = [x.detach().double().norm(dim=-1).max() if x.numel() else torch.zeros(()) for x in (problem.query, problem.key)]
-    scale = problem.query.shape[3] ** -0.5 if problem.scale is None else abs(problem.scale)
-    return "fragile" if float(norms[0] * norms[1]) * scale > 5000 else "wrong"
-
-
-@lru_cache(maxsize=1024)
 def one_hot_values(problem: Problem) -> Problem:
-    """Keys of 0 and values that name their key: the output of a row is 1/n at each of the n keys that it sees."""
-    names = torch.eye(problem.shape[3], dtype=problem.value.dtype).expand(*problem.value.shape[:3], -1)
-    return problem.having(key=torch.zeros_like(problem.key), value=names.contiguous())
+    """Keys of 0 and one-hot values: each row of the output is 1/n at the n keys that are visible to it."""
+    identity = torch.eye(problem.shape[3], dtype=problem.value.dtype).expand(*problem.value.shape[:3], -1)
+    return problem.replace(key=torch.zeros_like(problem.key), value=identity.contiguous())

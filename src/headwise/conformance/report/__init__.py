@@ -1,1 +1,1 @@
-"""What a check found, as text, JSON, JUnit XML, HTML and pytest source."""
+"""The report of a check, as text, JSON, JUnit XML and HTML."""

@@ -1,1 +1,1 @@
-"""Untrusted implementations are run in a process of their own and watched."""
+"""Foreign implementations, run under watch and, with a time limit, in a process of their own."""

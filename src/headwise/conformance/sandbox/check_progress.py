@@ -1,36 +1,36 @@
-"""How far a check has come, once it has taken two seconds and somebody looks on."""
+"""A progress bar of a check, once it has taken two seconds on a terminal."""
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 2.0
-Progress = Callable[[str], object]
+from headwise.progress import ProgressCallback, no_progress
+
+DELAY = 2.0  # seconds before the bar appears
+WIDTH = 60  # characters of a stage that are shown
 
 
 @contextmanager
-def progress(name: str, steps: int = 40) -> Iterator[Progress]:
-    """A bar on standard error; it is told what is being done, step by step.
+def progress_bar(name: str) -> Iterator[ProgressCallback]:
+    """A bar on standard error, to be called with each stage; nothing where standard error is no terminal.
 
     Args:
-        name: of what is checked.
-        steps: that there will be, about.
+        name: the name of what is checked.
     """
     if not sys.stderr.isatty():
-        yield lambda doing: None
+        yield no_progress
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("checking {task.fields[name]}"), BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}")
-    bar = Bar(*columns, console=Console(stderr=True, file=sys.__stderr__), transient=True)
-    task = bar.add_task("", total=steps, name=name)
-    timer = threading.Timer(PATIENCE, bar.start)
+    bar = Progress(*columns, console=Console(stderr=True, file=sys.__stderr__), transient=True)
+    task = bar.add_task("", total=None, name=name)
+    timer = threading.Timer(DELAY, bar.start)
     timer.start()
     try:
-        yield lambda doing: bar.update(task, advance=1, description=doing[:60])
+        yield lambda stage, done, total: bar.update(task, completed=done, total=total, description=stage[:WIDTH])
     finally:
         timer.cancel()
         timer.join()

@@ -1,4 +1,4 @@
-"""A subject in a process of its own: it may hang or die, and the rest goes on. The process is spawned, never forked."""
+"""A subject in a process of its own, which may hang or crash while the check goes on. The process is spawned, never forked."""
 
 import io
 import os
@@ -16,195 +16,233 @@ from typing import Any, BinaryIO, Literal
 
 import torch
 
-from headwise.conformance.adapters.attention_call import Spelling
-from headwise.conformance.adapters.convention_probe import gates
-from headwise.conformance.adapters.find import find
-from headwise.conformance.adapters.function import Found
-from headwise.conformance.adapters.subject import Refused
-from headwise.conformance.problems.answer import PLAINLY, Answer, How
-from headwise.conformance.problems.conventions import OURS, Conventions
-from headwise.conformance.problems.layer_problem import LayerProblem
+from headwise.conformance.adapters.attention_call import SourceCall
+from headwise.conformance.adapters.convention_probe import ResolvedConvention, before_probe
+from headwise.conformance.adapters.function_adapter import ResolvedSubject
+from headwise.conformance.adapters.resolve import resolve
+from headwise.conformance.answer import PLAIN, Answer, CallMode
+from headwise.conformance.comparison.finding import Finding
+from headwise.conformance.conventions import OURS, Conventions
+from headwise.conformance.problems.layer_problem import AnyProblem
 from headwise.conformance.problems.problem import Problem
-from headwise.conformance.report.finding import Finding
-from headwise.conformance.sandbox.watched_subject import Misbehaved, Watched
-from headwise.errors import ArgumentError, HeadwiseError
+from headwise.conformance.sandbox.watched_subject import WatchedSubject
+from headwise.errors import ArgumentError, HeadwiseError, NotSupported, SubjectFailure
 
-STARTING = 120.0  # seconds for the imports of the process
-PATIENCE_WITH_HANGING = 3  # calls of one kind that may hang or die before the kind is left alone
+STARTUP = 120.0  # seconds for the imports of the process
+MOST_TIMEOUTS = 3  # calls of one kind that may hang or crash before calls of that kind are skipped
+FATAL = ("hangs", "crashes")
 
 
 @dataclass(frozen=True, eq=False)
-class Card:
-    """What the process tells of a subject before it is asked."""
+class SubjectInfo:
+    """What the process reports of a subject before it is called."""
 
     name: str
     level: Literal["call", "layer"]
-    honours: frozenset[str]
+    supports: frozenset[str]
     conventions: Conventions
     dtypes: tuple[torch.dtype, ...]
     device: torch.device
     paths: tuple[str, ...]
-    spells: bool
+    has_source: bool
     cut: Callable[[Any], Any] | None = None
 
 
-NOBODY: tuple[Card, tuple, Mapping[str, str]] = (  # who hangs or dies whatever is asked
-    Card("nobody", "call", frozenset(), OURS, (torch.float32,), torch.device("cpu"), (), False),
+Described = tuple[SubjectInfo, tuple[ResolvedConvention, ...], Mapping[str, str]]
+
+UNUSABLE: Described = (  # a subject that hangs or crashes on every call
+    SubjectInfo("unusable", "call", frozenset(), OURS, (torch.float32,), torch.device("cpu"), (), False),
     (),
-    {"everything": "it hangs or dies on the plainest problem"},
+    {"everything": "it hangs or crashes on the simplest problem"},
 )
 
 Kind = tuple[frozenset[str], bool, bool, bool, bool, bool]
 
 
-def kind_of(problem: Problem | LayerProblem, how: How) -> Kind:
-    """What probes have in common that hang or die alike: the words that are used, and how."""
+def kind_of(problem: AnyProblem, mode: CallMode) -> Kind:
+    """What probes that hang or crash alike have in common: the options used, and the mode."""
     grouped = isinstance(problem, Problem) and problem.query.shape[1] != problem.key.shape[1]
-    return frozenset(problem.options), how.weights, how.training, how.grad or how.upstream is not None, grouped, 0 in problem.shape
+    return frozenset(problem.options), mode.weights, mode.training, mode.grad or mode.upstream is not None, grouped, 0 in problem.shape
 
 
-PLAINEST: Kind = (frozenset(), False, False, False, False, False)
+SIMPLEST: Kind = (frozenset(), False, False, False, False, False)
 
 
 @dataclass(eq=False)
-class Remote:
-    """A subject as seen from here."""
+class RemoteSubject:
+    """A subject that another process holds."""
 
-    card: Card
+    info: SubjectInfo
     index: int
-    process: "Process"
+    process: "SubjectProcess"
     noted: dict[str, Finding] = field(default_factory=dict)
-    hung: dict[frozenset[str], int] = field(default_factory=dict)
+    fatal: dict[frozenset[str], int] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in Card.__dataclass_fields__:
-            return getattr(self.card, name)
-        raise AttributeError(name)
+    @property
+    def name(self) -> str:
+        """The subject's name."""
+        return self.info.name
 
-    def attend(self, problem: Problem | LayerProblem, how: How = PLAINLY) -> Answer:
-        """Ask the process, and wait as long as a call may take.
+    @property
+    def level(self) -> Literal["call", "layer"]:
+        """The subject's level."""
+        return self.info.level
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What the subject supports."""
+        return self.info.supports
+
+    @property
+    def conventions(self) -> Conventions:
+        """The subject's conventions."""
+        return self.info.conventions
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """The subject's dtypes."""
+        return self.info.dtypes
+
+    @property
+    def device(self) -> torch.device:
+        """The subject's device."""
+        return self.info.device
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The subject's paths."""
+        return self.info.paths
+
+    @property
+    def cut(self) -> Callable[[Any], Any] | None:
+        """Changes a problem into one that the subject can compute."""
+        return self.info.cut
+
+    def attend(self, problem: AnyProblem, mode: CallMode = PLAIN) -> Answer:
+        """Have the process compute the problem, and wait as long as a call may take.
 
         Raises:
-            Refused: the subject refuses, or calls of this kind have hung before.
-            Misbehaved: it raises, hangs or dies.
+            NotSupported: the subject refuses, or calls of this kind have hung or crashed before.
+            SubjectFailure: it raises, hangs or crashes.
         """
-        if self.card is NOBODY[0]:
-            raise Refused("it hangs or dies on the plainest problem.")
+        if self.info is UNUSABLE[0]:
+            raise NotSupported("It hangs or crashes on the simplest problem.")
         options = frozenset(problem.options)
-        if any(kind <= options and times >= PATIENCE_WITH_HANGING for kind, times in self.hung.items()):
-            raise Refused("calls of this kind hang or die.")
+        if any(kind <= options and times >= MOST_TIMEOUTS for kind, times in self.fatal.items()):
+            raise NotSupported("Calls of this kind hang or crash.")
         try:
-            kind, result, noted = self.process.ask(("attend", self.index, problem, how))
-        except Misbehaved as odd:
-            if odd.manner in ("hangs", "dies"):
-                self.hung[options] = self.hung.get(options, 0) + 1
-            raise Misbehaved(odd.manner, str(odd), how) from None
-        self.noted |= {manner: finding for manner, finding in noted.items() if manner not in self.noted}
+            kind, result, noted = self.process.ask(("attend", self.index, problem, mode))
+        except SubjectFailure as failure:
+            if failure.rule in FATAL:
+                self.fatal[options] = self.fatal.get(options, 0) + 1
+            raise SubjectFailure(failure.rule, str(failure), mode) from None
+        self.noted |= {rule: finding for rule, finding in noted.items() if rule not in self.noted}
         if kind == "refused":
-            raise Refused(result)
-        if kind == "misbehaved":
-            raise Misbehaved(*result, how)
+            raise NotSupported(result)
+        if kind == "failed":
+            rule, why = result
+            raise SubjectFailure(rule, why, mode)
         return result
 
     @property
-    def spelled(self) -> Any:
-        """How a call is spelled, asked of the process too."""
-        return self._spell if self.card.spells else None
+    def as_source(self) -> Callable[[Problem, CallMode], SourceCall] | None:
+        """The call as Python source, made by the process."""
+        return self._source if self.info.has_source else None
 
-    def _spell(self, problem: Problem, how: How) -> Spelling:
-        return self.process.ask(("spell", self.index, problem, how))
+    def _source(self, problem: Problem, mode: CallMode) -> SourceCall:
+        return self.process.ask(("source", self.index, problem, mode))
 
 
-class Process:
-    """A Python that holds subjects; started again after it was ended."""
+class SubjectProcess:
+    """A Python process that holds subjects; started again after it was ended."""
 
-    def __init__(self, subject: Any, near: Mapping[str, Any], timeout: float) -> None:
+    def __init__(self, subject: object, options: Mapping[str, Any], timeout: float) -> None:
         try:
             pickle.dumps(subject)
         except (pickle.PicklingError, AttributeError, TypeError):
-            raise ArgumentError(f"timeout must come with a subject that can be imported, got {subject!r}. Define it at the top of a module.") from None
+            raise ArgumentError(f"With a timeout the subject must be importable, got {subject!r}. Define it at the top of a module.") from None
         if getattr(subject, "__module__", "") == "__main__":
-            raise ArgumentError(f"timeout must come with a subject that can be imported, got {subject!r} of __main__. Move it to a module.")
-        self.subject, self.near, self.timeout = subject, dict(near), timeout
-        self.running: subprocess.Popen | None = None
-        self.cards: list[tuple[Card, tuple, Mapping[str, str]]] = []
-        self.probe: tuple[Any, How] | None = None
-        self.avoided: set[Kind] = set()
+            raise ArgumentError(f"With a timeout the subject must be importable, got {subject!r} of __main__. Move it to a module.")
+        self.subject, self.options, self.timeout = subject, dict(options), timeout
+        self.running: subprocess.Popen[bytes] | None = None
+        self.described: list[Described] = []
+        self.probe: tuple[AnyProblem, CallMode] | None = None
+        self.skipped: set[Kind] = set()
         self.noted: dict[str, Finding] = {}
 
     def start(self) -> None:
-        """Spawn it, and have it find its subjects. Probes on which it hangs or dies are left out the next time.
+        """Spawn the process and have it resolve its subjects. Probes on which it hangs or crashes are skipped the next time.
 
         Raises:
-            Misbehaved: it does so on the plainest of all, too.
+            SubjectFailure: it hangs or crashes on the simplest problem too.
         """
         while True:
             self._spawn()
             try:
-                self.cards = self._found()
+                self.described = self._resolved()
                 return
-            except Misbehaved as odd:
+            except SubjectFailure as failure:
                 if self.probe is None:
                     raise
-                problem, how = self.probe
-                self.noted.setdefault(odd.manner, Finding("wrong", problem, str(odd), how=how, invariant=odd.manner))
-                kind = kind_of(problem, how)
-                if kind == PLAINEST or kind in self.avoided:
+                problem, mode = self.probe
+                self.noted.setdefault(failure.rule, Finding("wrong", problem, str(failure), mode=mode, invariant=failure.rule))
+                kind = kind_of(problem, mode)
+                if kind == SIMPLEST or kind in self.skipped:
                     raise
-                self.avoided.add(kind)
+                self.skipped.add(kind)
 
-    def _found(self) -> list[tuple[Card, tuple, Mapping[str, str]]]:
-        """What the process says of its subjects, after telling of every probe that it makes."""
+    def _resolved(self) -> list[Described]:
+        """The subjects as the process describes them; it announces every probe first."""
         self.probe = None
-        kind, result = self._exchange((self.subject, self.near, torch.get_num_threads(), self.avoided), max(STARTING, self.timeout))
+        kind, result = self._exchange((self.subject, self.options, torch.get_num_threads(), self.skipped), max(STARTUP, self.timeout))
         while kind == "probe":
             self.probe = result
-            kind, result = self._hear(self.timeout)
+            kind, result = self._receive(self.timeout)
         self.probe = None
         if kind == "error":
             raise result
         return result
 
     def _spawn(self) -> None:
-        there, to_child = os.pipe()
-        from_child, here = os.pipe()
-        command = [sys.executable, "-m", "headwise.conformance.sandbox.remote_subject", str(there), str(here)]
+        child_reads, writes = os.pipe()
+        reads, child_writes = os.pipe()
+        command = [sys.executable, "-m", "headwise.conformance.sandbox.remote_subject", str(child_reads), str(child_writes)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-        nowhere = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.running = subprocess.Popen(command, pass_fds=(there, here), env=environment, **nowhere)
-        os.close(there)
-        os.close(here)
-        self.writing, self.reading = os.fdopen(to_child, "wb"), os.fdopen(from_child, "rb")
+        null = subprocess.DEVNULL
+        self.running = subprocess.Popen(command, pass_fds=(child_reads, child_writes), env=environment, stdin=null, stdout=null, stderr=null)
+        os.close(child_reads)
+        os.close(child_writes)
+        self.writing, self.reading = os.fdopen(writes, "wb"), os.fdopen(reads, "rb")
 
-    def ask(self, message: Any) -> Any:
+    def ask(self, message: tuple[Any, ...]) -> Any:
         """Send a message and wait for the answer.
 
         Raises:
-            Misbehaved: none came in time, or the process died.
+            SubjectFailure: none came in time, or the process crashed.
         """
         if self.running is None:
             self.start()
         return self._exchange(message, self.timeout)
 
-    def _exchange(self, message: Any, seconds: float) -> Any:
-        with suppress(BrokenPipeError):  # whoever is gone is found out by listening
+    def _exchange(self, message: tuple[Any, ...], seconds: float) -> Any:
+        with suppress(BrokenPipeError):  # that the process has ended shows when its answer is awaited
             send(self.writing, message)
-        return self._hear(seconds)
+        return self._receive(seconds)
 
-    def _hear(self, seconds: float) -> Any:
+    def _receive(self, seconds: float) -> Any:
         try:
             return receive(self.reading, seconds)
         except TimeoutError:
             self.end()
-            raise Misbehaved("hangs", f"No answer came within {seconds:g} s.") from None
+            raise SubjectFailure("hangs", f"The call did not return within {seconds:g} s.") from None
         except EOFError:
             code = self.running.wait() if self.running else 0
             self.end()
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            raise Misbehaved("dies", f"The process ended with {how} during the call.") from None
+            cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise SubjectFailure("crashes", f"The process ended with {cause} during the call.") from None
 
     def end(self) -> None:
-        """End it, whatever it is doing."""
+        """End the process, whatever it is doing."""
         if self.running is not None:
             self.running.kill()
             self.running.wait()
@@ -214,35 +252,41 @@ class Process:
 
 
 @contextmanager
-def distant(subject: Any, timeout: float | None, near: Mapping[str, Any]) -> Iterator[tuple[Found, ...]]:
-    """The subjects, in a process of their own where calls may take only so long; else right here."""
+def isolated(subject: object, timeout: float | None, options: Mapping[str, Any]) -> Iterator[tuple[ResolvedSubject, ...]]:
+    """The resolved subjects: in a process of their own where calls have a time limit, else in this one.
+
+    Args:
+        timeout: seconds that a call may take; None for no limit.
+        options: further arguments of `resolve`.
+    """
     if timeout is None:
-        yield find(subject, **near)
+        yield resolve(subject, **options)
         return
-    process = Process(subject, near, timeout)
+    process = SubjectProcess(subject, options, timeout)
     try:
         try:
             process.start()
-        except Misbehaved as odd:
+        except SubjectFailure as failure:
             if not process.noted:
-                raise ArgumentError(f"subject must be found within {STARTING:g} s, got {subject!r}, at whose import the process {odd.manner}. {odd}") from None
-            process.cards = [NOBODY]
-        founds = tuple(Found(Remote(card, n, process), stated, lacks) for n, (card, stated, lacks) in enumerate(process.cards))
-        founds[0].subject.noted.update(process.noted)
-        for found in founds:  # what hung or died among the probes is not tried again
-            found.subject.hung.update({kind[0]: PATIENCE_WITH_HANGING for kind in process.avoided if kind[0] and not any(kind[1:])})
-        yield founds
+                raise ArgumentError(f"The process that imports {subject!r} {failure.rule} before it is called. {failure}") from None
+            process.described = [UNUSABLE]
+        remotes = [RemoteSubject(info, n, process) for n, (info, _, _) in enumerate(process.described)]
+        remotes[0].noted.update(process.noted)
+        for remote in remotes:  # what hung or crashed when probed is not tried again
+            remote.fatal.update({kind[0]: MOST_TIMEOUTS for kind in process.skipped if kind[0] and not any(kind[1:])})
+        yield tuple(ResolvedSubject(remote, *described[1:]) for remote, described in zip(remotes, process.described, strict=True))
     finally:
         process.end()
 
 
 class Packer(pickle.Pickler):
-    """Tensors as their bytes and strides: a tenth of the time that torch's own way takes, which is made for files."""
+    """Pickles tensors as their bytes and strides: ten times as fast as torch's own format, which is made for files."""
 
-    def reducer_override(self, thing: Any) -> Any:
-        if not isinstance(thing, torch.Tensor):
+    def reducer_override(self, obj: object, /) -> Any:
+        """How a tensor is pickled."""
+        if not isinstance(obj, torch.Tensor):
             return NotImplemented
-        tensor = thing.detach().cpu()
+        tensor = obj.detach().cpu()
         memory = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
         return unpacked, (memory.numpy().tobytes(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
 
@@ -254,8 +298,8 @@ def unpacked(memory: bytes, dtype: torch.dtype, shape: tuple[int, ...], strides:
     return torch.frombuffer(bytearray(memory), dtype=dtype).as_strided(shape, strides, offset)
 
 
-def send(pipe: BinaryIO, message: Any) -> None:
-    """A message with its length before it."""
+def send(pipe: BinaryIO, message: object) -> None:
+    """Write a message, preceded by its length."""
     packed = io.BytesIO()
     Packer(packed).dump(message)
     data = packed.getvalue()
@@ -268,7 +312,7 @@ def receive(pipe: BinaryIO, seconds: float | None = None) -> Any:
 
     Raises:
         TimeoutError: it did not come in time.
-        EOFError: the other side is gone.
+        EOFError: the other side has closed the pipe.
     """
     end = None if seconds is None else time.monotonic() + seconds
     (length,) = struct.unpack("<q", _read(pipe, 8, end))
@@ -289,60 +333,65 @@ def _read(pipe: BinaryIO, count: int, end: float | None) -> bytes:
 
 
 def serve(reading: BinaryIO, writing: BinaryIO) -> None:
-    """What the process does: find the subjects, then answer until nobody asks."""
-    with tempfile.TemporaryFile() as words:
+    """What the process does: resolve the subjects, then answer until the pipe is closed."""
+    with tempfile.TemporaryFile() as printed:
         for output in (1, 2):
-            os.dup2(words.fileno(), output)
-        subject, near, threads, avoided = receive(reading)
+            os.dup2(printed.fileno(), output)
+        subject, options, threads, skipped = receive(reading)
         torch.set_num_threads(threads)
 
-        def gate(problem: Any, how: How) -> None:
-            if kind_of(problem, how) in avoided:
-                raise Refused("it hangs or dies.")
-            send(writing, ("probe", (problem, how)))
+        def announce(problem: AnyProblem, mode: CallMode) -> None:
+            if kind_of(problem, mode) in skipped:
+                raise NotSupported("It hangs or crashes.")
+            send(writing, ("probe", (problem, mode)))
 
-        gates.append(gate)
+        before_probe.append(announce)
         try:
-            founds = find(subject, **near)
+            found = resolve(subject, **options)
         except HeadwiseError as error:
             send(writing, ("error", error))
             return
-        gates.remove(gate)
-        watched = [Watched(found.subject) for found in founds]
-        send(writing, ("found", [(_card(found), found.conventions, dict(found.not_tested)) for found in founds]))
+        before_probe.remove(announce)
+        watched = [WatchedSubject(one.subject) for one in found]
+        send(writing, ("found", [(_info(one), one.conventions, dict(one.not_tested)) for one in found]))
         while True:
             try:
-                what, index, problem, how = receive(reading)
+                request, index, problem, mode = receive(reading)
             except EOFError:
                 return
-            if what == "spell":
-                send(writing, founds[index].subject.spelled(problem, how))
+            if request == "source":
+                send(writing, _source_of(found[index], problem, mode))
             else:
-                before = os.fstat(words.fileno()).st_size
-                kind, result = _attended(watched[index], problem, how)
-                if os.fstat(words.fileno()).st_size > before:
-                    watched[index].note("prints", problem, how, "It wrote to the terminal.")
+                before = os.fstat(printed.fileno()).st_size
+                kind, result = _attended(watched[index], problem, mode)
+                if os.fstat(printed.fileno()).st_size > before:
+                    watched[index].note("prints", problem, mode, "It wrote to the terminal.")
                 send(writing, (kind, result, watched[index].noted))
 
 
-def _attended(watched: Watched, problem: Any, how: How) -> tuple[str, Any]:
+def _source_of(found: ResolvedSubject, problem: Problem, mode: CallMode) -> SourceCall:
+    as_source: Callable[[Problem, CallMode], SourceCall] = getattr(found.subject, "as_source")  # noqa: B009
+    return as_source(problem, mode)
+
+
+def _attended(watched: WatchedSubject, problem: AnyProblem, mode: CallMode) -> tuple[str, Any]:
     try:
-        answer = watched.attend(problem, how)
-    except Refused as refusal:
+        answer = watched.attend(problem, mode)
+    except NotSupported as refusal:
         return "refused", str(refusal)
-    except Misbehaved as odd:
-        return "misbehaved", (odd.manner, str(odd))
-    slim = {name: x.detach() for name in ("output", "weights", "lse", "writes") if (x := getattr(answer, name)) is not None}
-    return "answer", replace(answer, **slim, gradients={name: x.detach() for name, x in answer.gradients.items()})
+    except SubjectFailure as failure:
+        return "failed", (failure.rule, str(failure))
+    detached = {name: x.detach() for name in ("output", "weights", "lse", "writes") if (x := getattr(answer, name)) is not None}
+    return "answer", replace(answer, **detached, gradients={name: x.detach() for name, x in answer.gradients.items()})
 
 
-def _card(found: Found) -> Card:
+def _info(found: ResolvedSubject) -> SubjectInfo:
     subject = found.subject
-    told = {name: getattr(subject, name) for name in Card.__dataclass_fields__ if name not in ("spells", "cut")}
-    return Card(**told, cut=getattr(subject, "cut", None), spells=getattr(subject, "spelled", None) is not None)
+    described = {name: getattr(subject, name) for name in SubjectInfo.__dataclass_fields__ if name not in ("has_source", "cut")}
+    return SubjectInfo(**described, cut=getattr(subject, "cut", None), has_source=getattr(subject, "as_source", None) is not None)
 
 
 if __name__ == "__main__":
-    from headwise.conformance.sandbox import remote_subject as remote
+    from headwise.conformance.sandbox import remote_subject
 
-    remote.serve(os.fdopen(int(sys.argv[1]), "rb", buffering=0), os.fdopen(int(sys.argv[2]), "wb"))
+    remote_subject.serve(os.fdopen(int(sys.argv[1]), "rb", buffering=0), os.fdopen(int(sys.argv[2]), "wb"))

@@ -1,64 +1,53 @@
-"""A subject under watch: what it raises, prints, changes or gives back in the wrong shape is written down, and the rest goes on."""
+"""A subject whose every call is watched: what it raises, prints, changes or returns in a wrong shape is recorded, and the check goes on."""
 
-import io
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 
+import headwise
 from headwise.axes import Tensor
-from headwise.conformance.adapters.attention_call import ReturnedOdd
-from headwise.conformance.adapters.subject import Refused, Subject
-from headwise.conformance.problems.answer import PLAINLY, Answer, How
-from headwise.conformance.problems.conventions import Conventions
-from headwise.conformance.problems.layer_problem import LayerProblem
-from headwise.conformance.problems.problem import Problem
-from headwise.conformance.report.finding import Finding, Severity
-from headwise.errors import HeadwiseError
+from headwise.conformance.adapters.call_guard import ProcessSettings, captured_output, printable
+from headwise.conformance.answer import PLAIN, Answer, CallMode
+from headwise.conformance.comparison.finding import Finding, Severity
+from headwise.conformance.conventions import Conventions
+from headwise.conformance.problems.layer_problem import AnyProblem, LayerProblem
+from headwise.conformance.problems.subject import Subject
+from headwise.errors import InvalidReturn, NotSupported, SubjectFailure
 
-Manner = Literal["raises", "hangs", "dies", "shape", "dtype", "changes_inputs", "changes_settings", "draws", "prints"]
+CALL_RULES: Mapping[str, tuple[Severity, str]] = MappingProxyType(
+    {
+        "raises": ("wrong", "A call returns, or refuses with NotImplementedError what it cannot compute."),
+        "hangs": ("wrong", "A call returns within the time limit."),
+        "crashes": ("wrong", "The process survives a call."),
+        "shape": ("wrong", "The output is [B, H, T, E] and the attention weights are [B, H, T, S]."),
+        "dtype": ("wrong", "The output has the dtype and the device of the query."),
+        "changes_inputs": ("wrong", "A call does not change its inputs."),
+        "changes_settings": ("wrong", "A call does not change the default dtype."),
+        "draws_random_numbers": ("convention", "Random numbers are drawn for dropout only."),
+        "prints": ("convention", "A call prints nothing."),
+    }
+)
+"""What every call must observe beside its result: the severity of breaking it, and the rule in a sentence."""
 
-MANNERS: dict[str, tuple[Severity, str]] = {
-    "raises": ("wrong", "What it takes it answers; what it cannot compute it refuses with NotImplementedError."),
-    "hangs": ("wrong", "An answer comes within the time limit of a call."),
-    "dies": ("wrong", "The process lives on after a call."),
-    "shape": ("wrong", "The output is [B, H, T, E], the weights are [B, H, T, S]."),
-    "dtype": ("wrong", "The output has the dtype of the query, and lies on the same device."),
-    "changes_inputs": ("wrong", "Inputs come back as they were."),
-    "changes_settings": ("wrong", "The default dtype is after a call what it was before."),
-    "draws": ("convention", "Random numbers are drawn for dropout only."),
-    "prints": ("convention", "A call prints nothing."),
-}
-
-
-class Misbehaved(HeadwiseError, RuntimeError):
-    """A subject did not give an answer that can be judged.
-
-    Attributes:
-        manner: what it did instead.
-        how: it was called.
-        problem: that it was asked, where that is known.
-    """
-
-    def __init__(self, manner: Manner, why: str, how: How = PLAINLY, problem: Problem | LayerProblem | None = None) -> None:
-        super().__init__(why)
-        self.manner: Manner = manner
-        self.how, self.problem = how, problem
+PACKAGE = Path(headwise.__file__).resolve().parent
+DRAW_EVERY = 64  # calls after which random numbers are drawn, so that a subject that resets the seed at every call is noticed
 
 
 @dataclass(eq=False)
-class Watched:
-    """The same subject; every call is watched.
+class WatchedSubject:
+    """The same subject, with every call watched.
 
     Attributes:
-        calls: so many were made.
-        answers: so many gave what can be judged.
-        noted: the first of each kind of bad manners that did not keep it from answering.
-        refused: what it said it cannot do, and on how many calls.
+        calls: the number of calls.
+        answers: the number of calls whose answer could be judged.
+        noted: the first finding of each rule that a call broke without failing to answer.
+        refused: the number of calls that it refused, by reason.
     """
 
     subject: Subject
@@ -67,163 +56,145 @@ class Watched:
     noted: dict[str, Finding] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
 
-    def __deepcopy__(self, known: dict) -> "Watched":
-        """A subject that was never called, where it can be had (a module is copied; the state of a function cannot be), written down in the same place."""
-        fresh = getattr(self.subject, "fresh", None)
-        return Watched(self.subject if fresh is None else fresh(), noted=self.noted, refused=self.refused)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WatchedSubject":
+        """A subject that has never been called, where one can be made (a module is copied; the state of a function cannot be), with the same records."""
+        copy = getattr(self.subject, "uncalled_copy", None)
+        return WatchedSubject(self.subject if copy is None else copy(), noted=self.noted, refused=self.refused)
 
     @property
     def name(self) -> str:
+        """The subject's name."""
         return self.subject.name
 
     @property
     def level(self) -> Literal["call", "layer"]:
+        """The subject's level."""
         return self.subject.level
 
     @property
-    def honours(self) -> frozenset[str]:
-        return self.subject.honours
+    def supports(self) -> frozenset[str]:
+        """What the subject supports."""
+        return self.subject.supports
 
     @property
     def conventions(self) -> Conventions:
+        """The subject's conventions."""
         return self.subject.conventions
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
+        """The subject's dtypes."""
         return self.subject.dtypes
 
     @property
     def device(self) -> torch.device:
+        """The subject's device."""
         return self.subject.device
 
     @property
     def paths(self) -> tuple[str, ...]:
+        """The subject's paths."""
         return self.subject.paths
 
-    def attend(self, problem: Problem | LayerProblem, how: How = PLAINLY) -> Answer:
+    def attend(self, problem: AnyProblem, mode: CallMode = PLAIN) -> Answer:
         """The subject's answer.
 
         Raises:
-            Refused: the subject says that it cannot compute this; NotImplementedError says so too.
-            Misbehaved: it raised, or what it gave is no answer.
+            NotSupported: the subject refuses the problem, by this or by NotImplementedError.
+            SubjectFailure: it raised, or what it returned is no answer.
         """
         self.calls += 1
-        if self.calls % 64 == 1:
-            torch.rand(())  # so that whoever sets the state of random numbers anew at every call is seen
-        before, settings, drawn = Memory(problem), Settings(), torch.get_rng_state()
-        with said() as words, warnings.catch_warnings():
+        if self.calls % DRAW_EVERY == 1:
+            torch.rand(())
+        tensors, settings, rng_state = TensorSnapshot(problem), ProcessSettings(), torch.get_rng_state()
+        with captured_output() as printed, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                answer = self.subject.attend(problem, how)
-            except (Refused, NotImplementedError) as refusal:
-                why = legible(str(refusal)) or type(refusal).__name__
+                answer = self.subject.attend(problem, mode)
+            except NotImplementedError as refusal:
+                why = printable(str(refusal)) or type(refusal).__name__
                 self.refused[why] = self.refused.get(why, 0) + 1
-                raise Refused(why) from None
-            except ReturnedOdd as odd:
-                raise Misbehaved("shape", legible(str(odd)), how, problem) from None
-            except Misbehaved as odd:
-                raise Misbehaved(odd.manner, str(odd), how, problem) from None
-            except Exception as error:  # noqa: BLE001 - whatever a stranger's code raises is to be reported
-                raise Misbehaved("raises", raised(error), how, problem) from None
-        for manner, finding in getattr(self.subject, "noted", {}).items():
-            self.noted.setdefault(manner, finding)
-        if before.changed():
-            before.restore()
-            self.note("changes_inputs", problem, how, "The tensors that were passed in hold other numbers after the call.")
+                raise NotSupported(why) from None
+            except InvalidReturn as error:
+                raise SubjectFailure("shape", printable(str(error)), mode, problem) from None
+            except SubjectFailure as failure:
+                raise SubjectFailure(failure.rule, str(failure), mode, problem) from None
+            except Exception as error:  # noqa: BLE001 - whatever foreign code raises is reported
+                raise SubjectFailure("raises", error_text(error), mode, problem) from None
+        for rule, finding in getattr(self.subject, "noted", {}).items():
+            self.noted.setdefault(rule, finding)
+        if tensors.changed():
+            tensors.restore()
+            self.note("changes_inputs", problem, mode, "The tensors that were passed in hold other numbers after the call.")
         if settings.changed():
-            self.note("changes_settings", problem, how, f"After the call the process has {settings.changed()}.")
+            self.note("changes_settings", problem, mode, f"After the call the process has {settings.changed()}.")
             settings.restore()
-        if not (how.training and problem.dropout) and not torch.equal(drawn, torch.get_rng_state()):
-            self.note("draws", problem, how, "The state of torch's random numbers is another after the call.")
-        if words.getvalue().strip():
-            self.note("prints", problem, how, f"It printed {legible(words.getvalue().strip().splitlines()[0][:80])!r}.")
-        odd = _oddness(answer, problem, self.subject.conventions)
-        if odd is not None:
-            raise Misbehaved(*odd, how, problem)
+        if not (mode.training and problem.dropout) and not torch.equal(rng_state, torch.get_rng_state()):
+            self.note("draws_random_numbers", problem, mode, "The call advanced the state of torch's random number generator.")
+        if printed.getvalue().strip():
+            self.note("prints", problem, mode, f"It printed {printable(printed.getvalue().strip().splitlines()[0][:80])!r}.")
+        broken = _wrong_shape_or_dtype(answer, problem, self.subject.conventions)
+        if broken is not None:
+            rule, why = broken
+            raise SubjectFailure(rule, why, mode, problem)
         self.answers += 1
         return answer
 
-    def note(self, manner: Manner, problem: Problem | LayerProblem, how: How, why: str) -> None:
-        """Write down what did not keep it from answering; the first of its kind only."""
-        self.noted.setdefault(manner, Finding(MANNERS[manner][0], problem, why, how=how, invariant=manner))
+    def note(self, rule: str, problem: AnyProblem, mode: CallMode, why: str) -> None:
+        """Record that a call broke a rule; the first finding of each rule only."""
+        self.noted.setdefault(rule, Finding(CALL_RULES[rule][0], problem, why, mode=mode, invariant=rule))
 
 
-class Settings:
-    """What a call might leave otherwise in the process."""
+class TensorSnapshot:
+    """The bytes of every tensor of a problem, to be compared and restored."""
 
-    def __init__(self) -> None:
-        self.dtype = torch.get_default_dtype()
-
-    def changed(self) -> str:
-        """What is otherwise, in words; "" where nothing is."""
-        now = torch.get_default_dtype()
-        return "" if now == self.dtype else f"{now} as its default dtype, which was {self.dtype}"
-
-    def restore(self) -> None:
-        torch.set_default_dtype(self.dtype)
-
-
-class Memory:
-    """The bytes of every tensor of a problem, to be compared and put back."""
-
-    def __init__(self, problem: Problem | LayerProblem) -> None:
-        tensors = [*problem.floats().values(), *([] if problem.mask is None else [problem.mask])]
+    def __init__(self, problem: AnyProblem) -> None:
+        tensors = [*problem.float_tensors().values(), *([] if problem.mask is None else [problem.mask])]
         self.kept = [(memory, memory.clone()) for memory in map(_bytes, tensors)]
 
     def changed(self) -> bool:
+        """Whether any byte has changed since."""
         return not all(torch.equal(now, before) for now, before in self.kept)
 
     def restore(self) -> None:
+        """Undo the changes."""
         for now, before in self.kept:
             now.copy_(before)
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    """All the memory that a tensor looks at, whatever its strides."""
+    """All the memory behind a tensor, whatever its strides."""
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.detach().untyped_storage())
 
 
-@contextmanager
-def said() -> Iterator[io.StringIO]:
-    """What is printed meanwhile."""
-    words = io.StringIO()
-    with redirect_stdout(words), redirect_stderr(words):
-        yield words
-
-
-def legible(words: str) -> str:
-    """Text that any page, file and terminal can hold: what cannot be printed is written as its escape.
+def error_text(error: BaseException) -> str:
+    """An exception in a sentence, with the line that raised it: the innermost one that is not headwise's own.
 
     Example:
-        >>> print(legible("\x1b[31mred\ud800"))
-        \\x1b[31mred\\ud800
+        >>> error_text(KeyError("no rule"))
+        "It raises KeyError: 'no rule'."
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in words)
+    message = printable((str(error).strip().splitlines() or ["no message"])[0][:200].rstrip("."))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not Path(frame.filename).resolve().is_relative_to(PACKAGE)]
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"It raises {type(error).__name__}: {message}{place}."
 
 
-def raised(error: BaseException) -> str:
-    """An error in a sentence, with the line of the stranger's code that raised it."""
-    words = legible((str(error).strip().splitlines() or ["no message"])[0][:200].rstrip("."))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/headwise/" not in frame.filename]
-    place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
-    return f"It raises {type(error).__name__}: {words}{place}."
-
-
-def _oddness(answer: Answer, problem: Problem | LayerProblem, conventions: Conventions) -> tuple[Manner, str] | None:
-    """A wrong shape or dtype, in a sentence."""
+def _wrong_shape_or_dtype(answer: Answer, problem: AnyProblem, conventions: Conventions) -> tuple[str, str] | None:
+    """The rule that the answer breaks, and how, in a sentence; None where it is as it should be."""
     batch, heads, queries, keys = problem.shape
     if isinstance(problem, LayerProblem):
-        right, dtype = (batch, queries, problem.params.w_o.shape[2]), problem.x.dtype
+        expected, inputs = (batch, queries, problem.params.w_o.shape[2]), problem.x
     else:
-        right, dtype = (batch, heads, queries, problem.value.shape[3]), problem.query.dtype
-    if tuple(answer.output.shape) != right:
-        return "shape", f"The output is {list(answer.output.shape)} where {list(right)} is right."
-    if answer.output.device.type != next(iter(problem.floats().values())).device.type:
-        return "dtype", f"The output lies on {answer.output.device}, and what came in did not."
-    if answer.output.dtype != dtype:
-        return "dtype", f"The output is {answer.output.dtype} where the query is {dtype}."
+        expected, inputs = (batch, heads, queries, problem.value.shape[3]), problem.query
+    if tuple(answer.output.shape) != expected:
+        return "shape", f"The output is {list(answer.output.shape)} where {list(expected)} is expected."
+    if answer.output.device.type != inputs.device.type:
+        return "dtype", f"The output is on {answer.output.device} where the inputs are on {inputs.device}."
+    if answer.output.dtype != inputs.dtype:
+        return "dtype", f"The output is {answer.output.dtype} where the query is {inputs.dtype}."
     if answer.weights is not None:
-        right = (batch, queries, keys) if conventions.weights == "averaged" else (batch, heads, queries, keys)
-        if tuple(answer.weights.shape) != right:
-            return "shape", f"The weights are {list(answer.weights.shape)} where {list(right)} is right."
+        expected = (batch, queries, keys) if conventions.weights == "averaged" else (batch, heads, queries, keys)
+        if tuple(answer.weights.shape) != expected:
+            return "shape", f"The attention weights are {list(answer.weights.shape)} where {list(expected)} is expected."
     return None

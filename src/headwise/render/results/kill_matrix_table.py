@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from headwise.conformance.mutations.kill_matrix import KillMatrix, Row
+    from headwise.conformance.kill_matrix import KillMatrix, Row
 
 STYLES = {"●": "bold red", "○": "red", "!": "bold yellow reverse", "·": "dim", " ": ""}
 KEY = "● caught by whom it names   ○ caught by others too   · held   ! not as it should be   (blank: says nothing about it)"
@@ -58,10 +58,10 @@ def row_name(row: "Row") -> str:
 def page(matrix: "KillMatrix") -> str:
     """The matrix in Markdown: a section for the invariants, one for the table, one for the lies."""
     from headwise.catalog import entries
-    from headwise.conformance.mutations.lie import Lie
+    from headwise.conformance.mutations.mutation import Mutation
 
     statements = {name: entry.statement for name, entry in entries("headwise.conformance.invariants").items()}
-    seen_in = {name: entry.seen_in for name, entry in entries("headwise.conformance.mutations").items() if isinstance(entry, Lie)}
+    seen_in = {name: entry.seen_in for name, entry in entries("headwise.conformance.mutations").items() if isinstance(entry, Mutation)}
     lines = [
         "# Kill matrix",
         "",

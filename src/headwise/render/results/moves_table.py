@@ -10,8 +10,7 @@ from rich.text import Text
 from headwise.render.colours import colour, ink
 
 if TYPE_CHECKING:
-    from headwise.conformance.exact.five_moves import FiveMoves
-    from headwise.conformance.invariants.invariant import Verdict
+    from headwise.conformance.five_moves import FiveMoves
 
 SIGNS = {"holds": ("✓ holds", "green"), "falls": ("✗ falls", "bold red"), "vacuous": ("– vacuous", "dim")}
 
@@ -38,12 +37,12 @@ def pattern_table(before: "FiveMoves", after: "FiveMoves") -> Table:
 
 def verdict_table(before: "FiveMoves", after: "FiveMoves") -> Table:
     """A row a move."""
-    from headwise.conformance.exact.five_moves import invariants
+    from headwise.conformance.invariants.invariant import exact_invariants
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("move", "", "before", "after"):
         table.add_column(title)
-    for invariant in invariants().values():
+    for invariant in exact_invariants().values():
         old, new = before.verdicts[invariant.code], after.verdicts[invariant.code]
         words = Text.assemble(invariant.statement, "\n", (invariant.formula, "cyan"), "\n", (_because(new), "dim"))
         table.add_row(Text(invariant.code, "bold"), words, Text(*SIGNS[old.state]), Text(*SIGNS[new.state]))

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from headwise.conformance.exact.five_moves import HEADS, FiveMoves, attacks, five_moves, invariants
+from headwise.conformance.five_moves import HEADS, FiveMoves, attacks, five_moves, invariants
 
 
 @cache

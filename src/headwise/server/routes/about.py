@@ -129,7 +129,7 @@ def _known_subjects() -> list[dict[str, Any]]:
     from importlib.util import find_spec
 
     import_transformers()
-    from headwise.conformance.adapters.find import peers
+    from headwise.conformance.adapters.resolve import peers
 
     return [
         {"name": name, "statement": entry.statement, "installed": all(find_spec(module) is not None for module in entry.needs), "needs": list(entry.needs)}

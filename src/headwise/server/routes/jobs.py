@@ -166,6 +166,6 @@ def _role_names() -> list[str]:
 def _known_subjects() -> list[str]:
     """Attention implementations that are known by name; slow the first time, since it imports transformers."""
     import_transformers()
-    from headwise.conformance.adapters.find import peers
+    from headwise.conformance.adapters.resolve import peers
 
     return list(peers())

@@ -59,7 +59,7 @@ def call(failure: "Failure") -> dict[str, str]:
 def kill_matrix(request: dict[str, Any], send: Send) -> dict[str, Any]:
     """The kill matrix, recomputed."""
     from headwise.catalog import entries
-    from headwise.conformance.mutations.kill_matrix import attack, cores
+    from headwise.conformance.kill_matrix import attack, cores
     from headwise.render.results.kill_matrix_table import as_data
 
     names = request.get("attacks")

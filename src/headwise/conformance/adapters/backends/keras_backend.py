@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.axes import Tensor
 from headwise.conformance.adapters.backends.jax_backend import torch_of
-from headwise.conformance.problems.answer import How
+from headwise.conformance.answer import CallMode
 from headwise.conformance.problems.problem import Problem
 from headwise.errors import ArgumentError
 
@@ -26,7 +26,7 @@ def chosen(backend: str) -> Any:
     return keras
 
 
-def compute(problem: Problem, how: How) -> Tensor:
+def compute(problem: Problem, mode: CallMode) -> Tensor:
     """Axes are [B, T, H, D]; True in a mask means that a key may be seen."""
     keras = import_module("keras")
     tensors = {name: getattr(problem, name).transpose(1, 2) for name in ("query", "key", "value")}

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from headwise.axes import Tensor
-from headwise.conformance.adapters.subject import Refused
 from headwise.conformance.problems.problem import Problem
+from headwise.errors import NotSupported
 
 PRESENT = ("present_key", "present_value")  # what a cache has become; asked for where there is a past
 
@@ -25,7 +25,7 @@ def run(operator: str, domain: str, opset: int, inputs: Sequence[Tensor | None],
     try:
         session = _session(operator, domain, opset, tuple(named), kinds, tuple(sorted(attributes.items())), tuple(outputs))
     except Exception as error:
-        raise Refused(f"{operator}: {_words(error)}") from error
+        raise NotSupported(f"{operator}: {_words(error)}") from error
     try:
         return torch.from_numpy(session.run(["output"], fed)[0])
     except Exception as error:

@@ -15,13 +15,13 @@ from torch import nn
 from torch.nn.functional import pad
 
 from headwise.axes import Tensor
-from headwise.conformance.adapters.attention_call import DTYPES, CallSubject
-from headwise.conformance.adapters.subject import ABILITIES, Refused
-from headwise.conformance.oracles.attention_oracle import seen
-from headwise.conformance.problems.answer import Answer, How
-from headwise.conformance.problems.conventions import Conventions
+from headwise.conformance.adapters.attention_call import CallSubject
+from headwise.conformance.answer import Answer, CallMode
+from headwise.conformance.capabilities import ABILITIES, DTYPES
+from headwise.conformance.conventions import Conventions
+from headwise.conformance.oracles.attention_oracle import visibility
 from headwise.conformance.problems.problem import Problem
-from headwise.errors import ArgumentError
+from headwise.errors import ArgumentError, NotSupported
 
 SMALL = {"vocab_size": 5, "num_hidden_layers": 1, "intermediate_size": 16, "max_position_embeddings": 1024}
 
@@ -39,7 +39,7 @@ class Kind:
         dtypes: in which all of its layer can be computed.
     """
 
-    words: frozenset[str] = frozenset()
+    option_names: frozenset[str] = frozenset()
     layer: str = "layers.0.self_attn"
     config: Callable[[Problem], Mapping[str, Any]] = lambda problem: {}
     names: tuple[str, str, str, str] = ("q_proj", "k_proj", "v_proj", "layers.0.self_attn.o_proj")
@@ -137,34 +137,34 @@ def inside(implementation: str, models: Mapping[str, Conventions], lacks: frozen
 
 def _subject(implementation: str, name: str, conventions: Conventions, lacks: frozenset[str]) -> CallSubject:
     kind = KINDS[name]
-    known = {"causal", "mask", "scale", "dropout", *kind.words, *ABILITIES} - {"lse", "empty", "offset_by_row", "value_width"} - lacks
-    honours = frozenset(known if kind.grouped else known - {"groups"})
-    return CallSubject(f"{implementation} in {name}", partial(compute, implementation, name), honours, conventions, kind.dtypes)
+    known = {"causal", "mask", "scale", "dropout", *kind.option_names, *ABILITIES} - {"lse", "empty", "offset_by_row", "value_width"} - lacks
+    supports = frozenset(known if kind.grouped else known - {"groups"})
+    return CallSubject(f"{implementation} in {name}", partial(compute, implementation, name), supports, conventions, kind.dtypes)
 
 
-def compute(implementation: str, name: str, problem: Problem, how: How) -> Answer:
+def compute(implementation: str, name: str, problem: Problem, mode: CallMode) -> Answer:
     """One pass of the model; keys before the first query come from its cache."""
     kind, (batch, heads, queries, _), width = KINDS[name], problem.shape, problem.query.shape[3]
     past = _past(problem, name)
     told = _even(problem)
     dtype, settings = problem.query.dtype, _hashable({"is_causal": problem.causal, **kind.config(problem)})
     model, attention, output = _made(implementation, name, heads, told.key.shape[1], told.query.shape[3], dtype, settings)
-    model.train(how.training)
+    model.train(mode.training)
     attention.scaling = width**-0.5 if problem.scale is None else problem.scale
     attention.attention_dropout = problem.dropout
-    if "sink" in kind.words:
+    if "sink" in kind.option_names:
         attention._parameters.pop("sinks", None)  # the problem's own tensor takes the parameter's place, so that it has a gradient
         attention.sinks = problem.query.new_full((heads,), -torch.inf) if problem.sink is None else problem.sink
     for projection, part in zip(kind.names, (told.query, told.key[:, :, past:], told.value[:, :, past:]), strict=False):
         getattr(attention, projection).what = part.transpose(1, 2).flatten(2)
-    words: dict[str, Any] = {"inputs_embeds": torch.zeros(batch, queries, model.config.hidden_size, dtype=dtype), "output_attentions": how.weights}
+    words: dict[str, Any] = {"inputs_embeds": torch.zeros(batch, queries, model.config.hidden_size, dtype=dtype), "output_attentions": mode.weights}
     words["attention_mask"] = _mask(implementation, problem, past)
     words["use_cache"] = past > 0
     if past:
         words["cache"] = _cache(model.config, told.key[:, :, :past], told.value[:, :, :past])
     found = model(**words)
     said = output.heard.unflatten(-1, (heads, -1)).transpose(1, 2)[..., :width]
-    return Answer(said, _of_all_keys(found.attentions[0], past + queries) if how.weights else None)
+    return Answer(said, _of_all_keys(found.attentions[0], past + queries) if mode.weights else None)
 
 
 def _of_all_keys(weights: Tensor, keys: int) -> Tensor:
@@ -180,11 +180,11 @@ def _past(problem: Problem, name: str) -> int:
     """
     past = problem.shape[3] - problem.shape[2]
     if past < 0 or (past and name == "bert" and not problem.causal):
-        raise Refused("self-attention has a query for every key, but for those of a cache.")
+        raise NotSupported("self-attention has a query for every key, but for those of a cache.")
     if isinstance(problem.window, tuple) or (problem.window is not None and not problem.causal):
-        raise Refused("windows are of causal models, and lie behind the query.")
+        raise NotSupported("windows are of causal models, and lie behind the query.")
     if past and problem.window is not None and (_square(problem) or problem.window < 2):
-        raise Refused("a cache that keeps a window has no room for a mask of the caller's.")
+        raise NotSupported("a cache that keeps a window has no room for a mask of the caller's.")
     return past
 
 
@@ -192,7 +192,7 @@ def _even(problem: Problem) -> Problem:
     """Features turn in pairs: one of 0 more where they are odd."""
     if problem.query.shape[3] % 2 == 0:
         return problem
-    return problem.having(**{name: pad(getattr(problem, name), (0, 1)) for name in ("query", "key", "value")})
+    return problem.replace(**{name: pad(getattr(problem, name), (0, 1)) for name in ("query", "key", "value")})
 
 
 def _hashable(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -227,7 +227,7 @@ def _mask(implementation: str, problem: Problem, past: int) -> Tensor | None:
     """Which tokens of each text are padding, where a mask says no more; else all that hides, as the implementation takes it."""
     if not _square(problem):
         return None if problem.mask is None else problem.mask[:, 0, 0].expand(len(problem.query), problem.key.shape[2]).long()
-    visible = torch.from_numpy(seen(problem, Conventions()))
+    visible = torch.from_numpy(visibility(problem, Conventions()))
     if implementation != "eager":
         return visible
     return problem.query.new_zeros(visible.shape).masked_fill(~visible, torch.finfo(problem.query.dtype).min)

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from flint import arb, arb_mat
 
 from headwise.conformance.exact.ball_arithmetic import equal, matrix, row
-from headwise.conformance.exact.exact_trace import Walk
-from headwise.conformance.invariants.invariant import Invariant, Residual
+from headwise.conformance.exact.exact_trace import ExactTrace
+from headwise.conformance.exact.move_verdict import Residual
+from headwise.conformance.invariants.invariant import Invariant
 
 
-def check(walk: Walk) -> Iterator[Residual]:
+def compare(walk: ExactTrace) -> Iterator[Residual]:
     for head, (scores, weights) in enumerate(zip(walk.scores, walk.weights, strict=True)):
         ones = arb_mat([[1]] * weights.nrows())
         yield equal(f"head {head}: the sum of each row, and 1", weights * arb_mat([[1]] * weights.ncols()), ones)
@@ -26,5 +27,6 @@ ENTRY = Invariant(
     code="M2",
     statement="Each head mixes its values by weights whose every row is the softmax of its scores, and so sums to 1.",
     formula="w_ij = e^s_ij / Σ_k e^s_ik    Σ_j w_ij = 1    z = w · v",
-    check=check,
+    levels=("exact",),
+    compare=compare,
 )

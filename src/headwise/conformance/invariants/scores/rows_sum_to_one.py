@@ -2,49 +2,50 @@
 
 import torch
 
-from headwise.conformance.invariants.law import Law, Level
-from headwise.conformance.oracles.rounding import lose, roundoff
-from headwise.conformance.oracles.tolerance import alive, ask, declared, differ, room
-from headwise.conformance.problems.answer import How
+from headwise.conformance.answer import CallMode
+from headwise.conformance.capabilities import CheckLevel
+from headwise.conformance.comparison.finding import Finding
+from headwise.conformance.comparison.rounding import roundoff, sum_loss
+from headwise.conformance.comparison.tolerance import attending_rows, determined_rows, mismatch, tolerance
+from headwise.conformance.invariants.invariant import Invariant
 from headwise.conformance.problems.layer_problem import LayerProblem
-from headwise.conformance.problems.problem_filter import pooled
-from headwise.conformance.problems.problem_pool import layer_settings, lengths, problem, settings
-from headwise.conformance.report.finding import Finding
+from headwise.conformance.problems.problem_filter import fit_to_subject
+from headwise.conformance.problems.problem_pool import make_problem, padding_mask, standard_layer_problems, standard_problems
 
 
 def judge(subject, problem) -> Finding | None:
     sink = problem.params.sink if isinstance(problem, LayerProblem) else problem.sink
-    live = alive(subject, problem)
+    attending = attending_rows(subject, problem)
     of_dead = {"zero": 0.0, "nan": torch.nan, "mean": 1.0}[subject.conventions.dead_row]
-    for how in _hows(subject, problem):
-        weights = ask(subject, problem, how).weights.double()
-        live = live.all(1) if weights.dim() == 3 and live.dim() == 3 else live
-        counts = live if weights.dim() == 3 or sink is not None else declared(subject, problem)
-        below = differ(problem, weights, weights.clamp(min=0), 0.0, "A weight is below 0.", how, live[..., None] & (weights < 0))
+    for mode in _hows(subject, problem):
+        weights = subject.attend(problem, mode).weights.double()
+        attending = attending.all(1) if weights.dim() == 3 and attending.dim() == 3 else attending
+        counts = attending if weights.dim() == 3 or sink is not None else determined_rows(subject, problem)
+        below = mismatch(problem, weights, weights.clamp(min=0), 0.0, "A weight is below 0.", mode, attending[..., None] & (weights < 0))
         if below is not None:
             return below
         total = weights.sum(-1)
-        right = total.clamp(max=1) if sink is not None else torch.where(live, 1.0, of_dead).to(total)
-        allow = 2 * room(subject, problem).weights.sum(-1).amax() + lose(weights.shape[-1] + 1) * roundoff(subject.dtypes[0])
-        found = differ(problem, total, right, allow, "The weights of a row do not sum to 1.", how, counts)
+        right = total.clamp(max=1) if sink is not None else torch.where(attending, 1.0, of_dead).to(total)
+        allow = 2 * tolerance(subject, problem).weights.sum(-1).amax() + sum_loss(weights.shape[-1] + 1) * roundoff(subject.dtypes[0])
+        found = mismatch(problem, total, right, allow, "The weights of a row do not sum to 1.", mode, counts)
         if found is not None:
             return found
     return None
 
 
-def _hows(subject, problem) -> list[How]:
-    drops = problem.dropout and "dropout" in subject.honours and not subject.conventions.weights_after_dropout
-    return [How(weights=True), *([How(weights=True, training=True)] if drops else [])]
+def _hows(subject, problem) -> list[CallMode]:
+    drops = problem.dropout and "dropout" in subject.supports and not subject.conventions.weights_after_dropout
+    return [CallMode(weights=True), *([CallMode(weights=True, training=True)] if drops else [])]
 
 
-@pooled
-def problems(level: Level):
-    yield from (problem(queries=4, keys=4, dropout=0.5, seed=43), problem(batch=4, heads=3, groups=3, mask=lengths(5, 5, 3, 1, 0), seed=44))
-    yield from settings(level)
-    yield from layer_settings(level)
+@fit_to_subject
+def problems(level: CheckLevel):
+    yield from (make_problem(queries=4, keys=4, dropout=0.5, seed=43), make_problem(batch=4, heads=3, groups=3, mask=padding_mask(5, 5, 3, 1, 0), seed=44))
+    yield from standard_problems(level)
+    yield from standard_layer_problems(level)
 
 
-ENTRY = Law(
+ENTRY = Invariant(
     code="I02",
     statement="The weights of a row sum to 1 and none is negative; with a sink to no more than 1, and where no key is seen as declared.",
     formula="Σ_j w_ij = 1    w_ij ≥ 0",

@@ -3,17 +3,18 @@
 from flint import arb_mat
 
 from headwise.conformance.exact import exact_trace as walk
-from headwise.conformance.mutations.attack import Attack
+from headwise.conformance.mutations.mutation import Mutation
 
 
 def weigh(scores: arb_mat) -> arb_mat:
     return walk.weigh(scores.transpose()).transpose()
 
 
-ENTRY = Attack(
-    lie="A softmax is a softmax, along whichever axis.",
-    instead={"weigh": weigh},
-    caught_by=("rows_are_softmax", "one_head_is_single"),
-    blind_when="there is one token",
-    seen_in="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+ENTRY = Mutation(
+    description="A softmax is a softmax, along whichever axis.",
+    variants={"": {"weigh": weigh}},
+    level="exact",
+    detected_by=("rows_are_softmax", "single_head_equivalence"),
+    harmless_when="there is one token",
+    reported_in=("labmlai/annotated_deep_learning_paper_implementations#146",),
 )

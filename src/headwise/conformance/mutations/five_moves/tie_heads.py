@@ -5,18 +5,19 @@ How it happens: the projection is cut once, before the loop over heads, and not 
 
 from dataclasses import replace
 
-from headwise.conformance.exact.exact_trace import Layer, Slices, split
-from headwise.conformance.mutations.attack import Attack
+from headwise.conformance.exact.exact_trace import ExactLayer, Slices, split
+from headwise.conformance.mutations.mutation import Mutation
 
 
-def first_for_all(layer: Layer, heads: int) -> Slices:
-    honest = split(layer, heads)
-    return replace(honest, **{name: getattr(honest, name)[:1] * heads for name in ("w_q", "w_k", "w_v")})
+def first_for_all(layer: ExactLayer, heads: int) -> Slices:
+    original = split(layer, heads)
+    return replace(original, **{name: getattr(original, name)[:1] * heads for name in ("w_q", "w_k", "w_v")})
 
 
-ENTRY = Attack(
-    lie="All heads are the same head.",
-    instead={"split": first_for_all},
-    caught_by=("heads_are_independent",),
-    blind_when="there is one head",
+ENTRY = Mutation(
+    description="All heads are the same head.",
+    variants={"": {"split": first_for_all}},
+    level="exact",
+    detected_by=("heads_are_independent",),
+    harmless_when="there is one head",
 )

@@ -2,20 +2,20 @@
 
 import torch
 
-from headwise.conformance.mutations.lie import Lie
-from headwise.conformance.mutations.mutable_attention import At, scores, z
-from headwise.conformance.mutations.plain_steps import plain_mix, unhidden
+from headwise.conformance.mutations.mutable_attention import State, scores, z
+from headwise.conformance.mutations.mutation import Mutation
+from headwise.conformance.mutations.plain_steps import unguarded_mix, unmasked_scores
 
 
-def multiplied(at: At):
-    return scores(at) if at.call.mask is None else unhidden(at) + (1 - at.seen.to(at.raw.dtype)) * -torch.inf
+def multiplied(state: State):
+    return scores(state) if state.call.mask is None else unmasked_scores(state) + (1 - state.visible.to(state.raw_scores.dtype)) * -torch.inf
 
 
-ENTRY = Lie(
+ENTRY = Mutation(
     code="M12",
-    lie="0 times anything is 0.",
-    told={"(1 - mask) times -inf": {"scores": multiplied, "z": lambda at: z(at) if at.call.mask is None else plain_mix(at)}},
-    caught_by=("masks_combine", "dead_rows_are_as_declared", "hidden_keys_do_not_matter"),
-    blind_when="there is no mask",
-    seen_in=("onnx/onnx#8068",),
+    description="0 times anything is 0.",
+    variants={"(1 - mask) times -inf": {"scores": multiplied, "z": lambda state: z(state) if state.call.mask is None else unguarded_mix(state)}},
+    detected_by=("masks_combine", "fully_masked_rows", "hidden_keys_are_ignored"),
+    harmless_when="there is no mask",
+    reported_in=("onnx/onnx#8068",),
 )

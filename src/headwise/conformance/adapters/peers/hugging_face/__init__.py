@@ -1,0 +1,1 @@
+"""The attention implementations of transformers."""

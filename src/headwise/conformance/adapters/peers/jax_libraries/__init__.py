@@ -1,0 +1,1 @@
+"""Attention of jax, flax and equinox."""

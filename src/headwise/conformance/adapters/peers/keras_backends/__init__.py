@@ -1,0 +1,1 @@
+"""Attention of Keras 3 on its backends."""

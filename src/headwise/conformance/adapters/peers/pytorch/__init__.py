@@ -1,0 +1,1 @@
+"""Attention of PyTorch and of libraries on it."""
