@@ -4,11 +4,11 @@ import threading
 
 import torch
 
-from headwise.conformance.invariants.invariant import callable_invariants, first_finding
+from headwise.conformance.invariants.invariant import first_finding, invariants
 from headwise.conformance.mutations.mutable_attention import MutableAttention, output
 
 NAME = "determinism"
-LAW = callable_invariants()[NAME]
+LAW = invariants()[NAME]
 
 
 class Locked(MutableAttention):

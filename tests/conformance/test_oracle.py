@@ -28,7 +28,7 @@ def test_output_weights_and_lse_are_those_of_plain_python(name):
     right, found = plain.attention(*tensors, **options), PROBLEMS[name].expected()
     for got, want in ((found.output, right.output), (found.weights, right.weights), (found.lse, right.lse)):
         np.testing.assert_allclose(got.numpy(), want.real, rtol=1e-12, atol=1e-13)
-    np.testing.assert_array_equal(PROBLEMS[name].visible().numpy(), right.visible)
+    np.testing.assert_array_equal(PROBLEMS[name].visible().numpy(), right.seen)
 
 
 @pytest.mark.parametrize("name", ["everything", "mask by head", "more queries than keys", "offset per row", "softcap", "bias of one row"])

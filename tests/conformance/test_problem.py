@@ -7,6 +7,7 @@ from headwise.attention.layer import LayerParams
 from headwise.attention.position import Alibi, RelativeBuckets, Rotary
 from headwise.conformance.capabilities import ABILITIES, LAYER_ABILITIES, OPTIONS
 from headwise.conformance.problems.layer_problem import LayerProblem
+from headwise.conformance.minimise.shrinker import complexity
 from headwise.conformance.problems.problem import Problem
 from headwise.conformance.problems.problem_filter import fit
 from headwise.conformance.problems.problem_pool import core_problems, layer_problems, make_problem, option_problems, size_problems
@@ -16,7 +17,7 @@ NAMES = {
     "torch": torch,
     "Problem": Problem,
     "LayerProblem": LayerProblem,
-    "Learned": LayerParams,
+    "LayerParams": LayerParams,
     "Rotary": Rotary,
     "Alibi": Alibi,
     "RelativeBuckets": RelativeBuckets,
@@ -67,7 +68,7 @@ def test_numbers_that_are_none_are_written_down():
 def test_smaller_is_fewer_numbers_then_fewer_options_then_whole_numbers():
     one = Problem(*(torch.ones(1, 1, 1, 1) for _ in range(3)))
     fraction, causal, larger = one.replace(value=one.value / 2), one.replace(causal=True), make_problem()
-    assert sorted([larger, causal, fraction, one], key=Problem.size) == [one, fraction, causal, larger]
+    assert sorted([larger, causal, fraction, one], key=complexity) == [one, fraction, causal, larger]
 
 
 def test_options_are_what_is_not_as_usual():

@@ -9,8 +9,8 @@ import torch
 
 from headwise.attention.dense import dot_product, repeat_kv, softmax, weighted_sum
 from headwise.conformance.comparison.finding import Finding
-from headwise.conformance.invariants.invariant import applies_to, callable_invariants, first_finding
-from headwise.conformance.mutations.mutable_attention import MutableAttention, call, k, kept, output, raw, scores, seen, v, weights, z
+from headwise.conformance.invariants.invariant import first_finding, invariants
+from headwise.conformance.mutations.mutable_attention import MutableAttention, call, k, output, raw_scores, scores, used_weights, v, visible, weights, z
 
 Steps = dict[str, Callable[[Any], Any]]
 
@@ -19,7 +19,7 @@ def second_text_sees_one_key_too_many(at):
     """One batch row only."""
     p = at.call.offset[:, None, None, None] + torch.arange(at.q.shape[2])[:, None]
     extra = (torch.arange(at.k.shape[2]) == p + 1) & (torch.arange(len(at.q)) == 1)[:, None, None, None]
-    return seen(at) | (extra if at.call.causal and at.call.mask is None else torch.zeros_like(extra))
+    return visible(at) | (extra if at.call.causal and at.call.mask is None else torch.zeros_like(extra))
 
 
 def offset_of_a_tensor_is_forgotten(at):
@@ -37,7 +37,7 @@ def block_edge_counts_twice(at):
 
 def two_faults_that_hide_each_other(at):
     """The scale is that of the whole model, and keys are stretched by the same: right as long as no scale is given."""
-    return raw(at) * 2 if at.problem.scale is not None and at.problem.shape[1] == 4 else raw(at)
+    return raw_scores(at) * 2 if at.problem.scale is not None and at.problem.shape[1] == 4 else raw_scores(at)
 
 
 def capped_sink(at):
@@ -49,7 +49,7 @@ def rest_of_a_block_is_forgotten(at):
     """Keys past the last whole block of 16, where there are more than 16 and no whole number of blocks."""
     keys = at.k.shape[2]
     kept = torch.arange(keys) < keys // 16 * 16
-    return seen(at) & kept if keys > 16 and keys % 16 else seen(at)
+    return visible(at) & kept if keys > 16 and keys % 16 else visible(at)
 
 
 def last_of_a_group_reads_the_next(at):
@@ -85,7 +85,7 @@ def repeated_mask_is_read_as_if_it_lay_there(at):
 
 def one_query_with_an_offset_sees_all(at):
     p = at.problem
-    return torch.ones_like(seen(at)) if p.causal and p.shape[2] == 1 and p.query_offset is not None and p.window is None and p.mask is None else seen(at)
+    return torch.ones_like(visible(at)) if p.causal and p.shape[2] == 1 and p.query_offset is not None and p.window is None and p.mask is None else visible(at)
 
 
 def offset_before_the_first_key_is_taken_for_0(at):
@@ -104,13 +104,13 @@ def more_than_three_texts_share_a_mask(at):
 
 
 SUBTLE: dict[str, Steps] = {
-    "the rest of a block is forgotten": {"seen": rest_of_a_block_is_forgotten},
+    "the rest of a block is forgotten": {"visible": rest_of_a_block_is_forgotten},
     "the last head of three or more reads the next key head": {"k": last_of_a_group_reads_the_next},
     "the numbers are right, their dtype is not": {"output": lambda at: output(at).float()},
     "a window is one wider where an offset is given": {"call": window_with_an_offset_is_one_wider},
     "a square mask is read the other way": {"call": square_mask_is_read_the_other_way},
     "a mask that is repeated without a copy": {"call": repeated_mask_is_read_as_if_it_lay_there},
-    "one query with an offset sees all": {"seen": one_query_with_an_offset_sees_all},
+    "one query with an offset sees all": {"visible": one_query_with_an_offset_sees_all},
     "an offset before the first key is 0": {"call": offset_before_the_first_key_is_taken_for_0},
     "keys of other texts have no gradient": {"k": keys_of_other_texts_have_no_gradient},
     "more than three texts share a mask": {"call": more_than_three_texts_share_a_mask},
@@ -122,17 +122,17 @@ SUBTLE: dict[str, Steps] = {
     "the sink counts twice where a mask is": {
         "weights": lambda at: softmax(at.scores, at.call.sink if at.call.mask is None or at.call.sink is None else at.call.sink + 0.6931)[0]
     },
-    "a scale of 1 is taken for none": {"raw": lambda at: dot_product(at.q, at.k, at.visible) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw(at)},
-    "keys past the 128th are forgotten": {"seen": lambda at: seen(at) & (torch.arange(at.k.shape[2]) < 128)},
+    "a scale of 1 is taken for none": {"raw_scores": lambda at: dot_product(at.q, at.k, at.visible) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw_scores(at)},
+    "keys past the 128th are forgotten": {"visible": lambda at: visible(at) & (torch.arange(at.k.shape[2]) < 128)},
     "no limit to the left means none at all": {
         "call": lambda at: (
             replace(call(at), window=(0, call(at).window[1])) if isinstance(at.problem.window, tuple) and at.problem.window[0] is None else call(at)
         )
     },
     "a NaN that is seen is swept out of the values": {"v": lambda at: v(at).nan_to_num()},
-    "in training dropout is made up for twice": {"kept": lambda at: kept(at) / (1 - at.problem.dropout) if at.mode.training else kept(at)},
+    "in training dropout is made up for twice": {"used_weights": lambda at: used_weights(at) / (1 - at.problem.dropout) if at.mode.training else used_weights(at)},
     "weights are shown in another order where there are as many key heads": {
-        "reported": lambda at: at.weights.flip(1) if at.problem.key.shape[1] == at.problem.shape[1] else at.weights
+        "returned_weights": lambda at: at.weights.flip(1) if at.problem.key.shape[1] == at.problem.shape[1] else at.weights
     },
 }
 
@@ -145,12 +145,12 @@ WRONG: dict[str, Steps] = {
     **SUBTLE,
     "one query is answered by the first key": {"output": lambda at: at.v[:, :, :1].to(at.q.dtype) if at.q.shape[2] == 1 and at.v.shape[2] > 1 else output(at)},
     "more than 64 keys": {"scores": block_edge_counts_twice},
-    "float64 is computed in float32": {"raw": lambda at: raw(at).float().double() if at.q.dtype == torch.float64 else raw(at)},
+    "float64 is computed in float32": {"raw_scores": lambda at: raw_scores(at).float().double() if at.q.dtype == torch.float64 else raw_scores(at)},
     "three heads share a key head": {"v": lambda at: v(at).roll(1, 1) if at.problem.shape[1] == 6 and at.problem.key.shape[1] == 2 else v(at)},
-    "the second text": {"seen": second_text_sees_one_key_too_many},
-    "a scale below 0 turns the mask round": {"seen": lambda at: ~seen(at) if at.call.scale < 0 and at.call.causal else seen(at)},
+    "the second text": {"visible": second_text_sees_one_key_too_many},
+    "a scale below 0 turns the mask round": {"visible": lambda at: ~visible(at) if at.call.scale < 0 and at.call.causal else visible(at)},
     "an offset given as a tensor": {"call": offset_of_a_tensor_is_forgotten},
-    "two faults that hide each other": {"raw": two_faults_that_hide_each_other},
+    "two faults that hide each other": {"raw_scores": two_faults_that_hide_each_other},
     "mask or window, never both": {"call": lambda at: replace(call(at), window=None) if call(at).mask is not None else call(at)},
     "the sink is capped": {"weights": lambda at: softmax(at.scores, capped_sink(at))[0]},
     "bfloat16 forgets the bias": {"call": lambda at: replace(call(at), bias=None) if at.q.dtype == torch.bfloat16 else call(at)},
@@ -158,13 +158,13 @@ WRONG: dict[str, Steps] = {
         "call": lambda at: replace(call(at), window=call(at).window[::-1]) if isinstance(call(at).window, tuple) else call(at)
     },
     "a cap on the size, not the sign": {"scores": lambda at: scores(at).abs().masked_fill(~at.visible, -torch.inf) if at.call.softcap else scores(at)},
-    "values are read where keys end": {"z": lambda at: weighted_sum(at.kept, at.v.roll(1, 2), at.visible) if at.v.shape[2] == 33 else z(at)},
+    "values are read where keys end": {"z": lambda at: weighted_sum(at.used_weights, at.v.roll(1, 2), at.visible) if at.v.shape[2] == 33 else z(at)},
 }
 
 
 def in_another_order(at):
     """Keys summed from the last to the first."""
-    return weighted_sum(at.kept.flip(3), at.v.flip(2), at.visible.expand(at.scores.shape).flip(3))
+    return weighted_sum(at.used_weights.flip(3), at.v.flip(2), at.visible.expand(at.scores.shape).flip(3))
 
 
 def in_blocks(at):
@@ -209,7 +209,7 @@ def _powers_of_two(at):
 
 def _shifted(at):
     """Where nothing bends the scores, what is taken from all of a row alike does not matter."""
-    honest = raw(at)
+    honest = raw_scores(at)
     if at.call.softcap is not None or at.call.sink is not None or not honest.shape[-1] or not bool(honest.isfinite().all()):
         return honest
     return honest - 3.0
@@ -228,23 +228,23 @@ def mask_from_lengths(at):
 UNUSUAL: dict[str, Steps] = {
     "another order of summation": {"z": in_another_order},
     "keys in blocks": {"weights": in_blocks},
-    "scale split over q and k": {"raw": split_over_both},
+    "scale split over q and k": {"raw_scores": split_over_both},
     "sinks as an extra key": {"weights": sink_as_a_key},
     "a mask built from lengths": {"call": mask_from_lengths},
     "powers of two": {"weights": lambda at: _powers_of_two(at)},
-    "everything in float64": {"raw": lambda at: dot_product(at.q.double(), at.k.double(), at.visible) * at.call.scale},
+    "everything in float64": {"raw_scores": lambda at: dot_product(at.q.double(), at.k.double(), at.visible) * at.call.scale},
     "a head at a time": {
         "z": lambda at: (
-            torch.cat([weighted_sum(*(x[:, h : h + 1] for x in (at.kept, at.v, at.visible.expand(at.kept.shape)))) for h in range(at.kept.shape[1])], 1)
-            if at.kept.shape[1]
+            torch.cat([weighted_sum(*(x[:, h : h + 1] for x in (at.used_weights, at.v, at.visible.expand(at.used_weights.shape)))) for h in range(at.used_weights.shape[1])], 1)
+            if at.used_weights.shape[1]
             else z(at)
         )
     },
     "the output is a view of another order": {"output": lambda at: output(at).transpose(1, 2).contiguous().transpose(1, 2)},
-    "every score is shifted by three": {"raw": lambda at: _shifted(at)},
+    "every score is shifted by three": {"raw_scores": lambda at: _shifted(at)},
     "key heads written out": {
         "k": lambda at: repeat_kv(at.problem.key, at.problem.shape[1]).contiguous(),
-        "kept": lambda at: kept(at) + 0.0,
+        "used_weights": lambda at: used_weights(at) + 0.0,
         "q": lambda at: at.problem.query,
     },
 }
@@ -253,9 +253,9 @@ UNUSUAL: dict[str, Steps] = {
 def accused_by(steps: Steps, stop: bool) -> dict[str, Finding]:
     """The laws that fall at the full level; the first is enough where something is wrong."""
     found = {}
-    way = MutableAttention(steps, supports=MutableAttention.supports - {"batch_invariance"})
-    for name, law in callable_invariants().items():
-        finding = first_finding(name, law, way, "full") if applies_to(law, way) else None
+    way = MutableAttention(steps, supports=MutableAttention().supports - {"batch_invariance"})
+    for name, law in invariants("call", "layer").items():
+        finding = first_finding(name, law, way, "full") if law.applies_to(way) else None
         if finding is not None:
             found[name] = finding
             if stop:

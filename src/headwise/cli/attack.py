@@ -1,6 +1,5 @@
 """`headwise attack`: lies told about attention, and who catches them."""
 
-from itertools import count
 from typing import Annotated
 
 import typer
@@ -23,17 +22,17 @@ def attack(
     Without a name: every head of the 3 × 4 example made to read head 0's slice, and which of the five moves falls, proved by ball arithmetic; then the kill
     matrix, every attack against every invariant on headwise's own attention (about a minute). Exit code 1 when a lie is not caught, or the truth is accused.
     """
-    from headwise.conformance.mutations.mutation import exact_mutations
+    from headwise.conformance.mutations.mutation import mutations
 
     if moves and matrix:
         raise ArgumentError("moves and matrix must not be given together, got both. Leave both out to see the one and then the other.")
-    of_example = name in exact_mutations() or (name is None and (heads is not None or moves))
+    of_example = name in mutations("exact") or (name is None and (heads is not None or moves))
     if of_example and not matrix:
         return _moves(name or "tie_heads", 2 if heads is None else heads, json)
     if heads is not None:
-        raise ArgumentError(f"heads must be left out for {name!r}, got {heads}. Only attacks on the example have heads: {', '.join(exact_mutations())}.")
+        raise ArgumentError(f"heads must be left out for {name!r}, got {heads}. Only attacks on the example have heads: {', '.join(mutations('exact'))}.")
     if moves:
-        raise ArgumentError(f"moves must come with an attack on the example, got {name!r}. Choose one of {', '.join(exact_mutations())}.")
+        raise ArgumentError(f"moves must come with an attack on the example, got {name!r}. Choose one of {', '.join(mutations('exact'))}.")
     code = 0 if json or matrix or name is not None else _moves("tie_heads", 2, json)
     return max(code, _matrix(name, json))
 
@@ -41,7 +40,7 @@ def attack(
 def _moves(name: str, heads: int, json: bool) -> int:
     """The five moves, before and after."""
     from headwise.conformance.five_moves import HEADS, five_moves
-    from headwise.conformance.mutations.mutation import exact_mutations
+    from headwise.conformance.mutations.mutation import mutations
     from headwise.render.results.moves_table import moves_lines
 
     if heads not in HEADS:
@@ -51,25 +50,23 @@ def _moves(name: str, heads: int, json: bool) -> int:
     if json:
         print_json({"heads": heads, "attack": name, "harmless": harmless, "before": before.as_dict(), "after": after.as_dict()})
     else:
-        told = exact_mutations()[name]
-        show(Text.assemble((f"attack {name}", "bold"), f"  with {heads} head{'s' if heads > 1 else ''}: {told.lie}"), Text())
+        told = mutations("exact")[name]
+        show(Text.assemble((f"attack {name}", "bold"), f"  with {heads} head{'s' if heads > 1 else ''}: {told.description}"), Text())
         show(*moves_lines(before, after))
         if harmless:
-            show(Text(f"The attack does no harm here: it is blind when {told.blind_when}.", "yellow"))
+            show(Text(f"The attack does no harm here: it is blind when {told.harmless_when}.", "yellow"))
     return 0 if harmless or not after.holds else 1
 
 
 def _matrix(name: str | None, json: bool) -> int:
     """Every attack against every invariant, or one."""
     from headwise.conformance.kill_matrix import attack as against_all
-    from headwise.conformance.kill_matrix import everything
-    from headwise.conformance.mutations.mutation import mutations
+    from headwise.conformance.kill_matrix import full_matrix
     from headwise.render.results.kill_matrix_table import matrix_lines, row_lines
 
     if name is None:
-        done, total = count(1), len(mutations()) + 1
-        with counting("attacks told") as bar:
-            matrix = everything(lambda attack: bar(attack, next(done), total))
+        with counting("mutations checked") as bar:
+            matrix = full_matrix(bar)
     else:
         with waiting(f"{name} against every invariant"):
             matrix = against_all([name])

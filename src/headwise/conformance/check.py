@@ -90,7 +90,7 @@ def check(
         True
         >>> wrong = hw.check(lambda query, key, value: torch.softmax(query @ key.mT, -1) @ value)
         >>> wrong.passed, wrong.failures[0].diagnosis.mutation
-        (False, 'scale_wrong_power')
+        (False, 'scale_exponent_wrong')
     """
     if level not in BUDGETS:
         raise ArgumentError(f"level must be 'quick' or 'full', got {level!r}. Choose one of them.")

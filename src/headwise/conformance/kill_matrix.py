@@ -140,7 +140,7 @@ def attack(names: Iterable[str] | None = None, processes: int = 1, progress: Pro
     Example:
         >>> matrix = attack(["nan_replaced_by_zero"])
         >>> matrix.complete, matrix.rows[0].detected
-        (True, {'nan_propagation': 'A NaN in a query was lost: its row should be NaN.'})
+        (True, {'nan_propagation': 'A NaN in a query was swallowed: its row should be NaN.'})
     """
     known = mutations()
     wanted = [*known, UNMUTATED] if names is None else [current_name(name, {*known, UNMUTATED}) for name in names]

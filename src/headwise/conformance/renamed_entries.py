@@ -106,7 +106,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "round_the_weights": "round_weights",
         "same_call_same_answer": "determinism",
         "scale_comes_after_the_half_product": "scale_after_half_precision_product",
-        "scale_is_another_power": "scale_wrong_power",
+        "scale_is_another_power": "scale_exponent_wrong",
         "scale_is_not_listened_to": "scale_argument_ignored",
         "scale_is_one_over_root_d": "default_scale",
         "scale_loses_its_sign": "scale_sign_lost",

@@ -35,28 +35,28 @@ def gradient(name: str) -> Callable[[Answer], Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One report.
+    """One reported fault.
 
     Attributes:
-        id: in the catalogue.
-        lie: the attack that tells it again.
+        id: its number in the list of reports.
+        mutation: the mutation that reproduces it.
         problem: the input, small.
-        right: what must come out, by hand; None where the laws alone say it.
-        laws: who must catch it.
-        told: the ways of telling the lie that fit; all when empty.
-        how: the subject is called.
-        look: at which part of the answer.
-        within: of `right`, absolutely.
+        expected: the result, computed by hand; None where the invariants alone decide.
+        invariants: those that must detect it.
+        variants: the variants of the mutation that reproduce it; all when empty.
+        mode: how the subject is called.
+        part: the part of the answer that is compared.
+        within: the absolute tolerance of `expected`.
     """
 
     id: str
-    description: str
+    mutation: str
     problem: Problem | LayerProblem
     expected: Any
-    laws: tuple[str, ...]
-    told: tuple[str, ...] = ()
+    invariants: tuple[str, ...]
+    variants: tuple[str, ...] = ()
     mode: CallMode = PLAIN
-    look: Callable[[Answer], Tensor] = output
+    part: Callable[[Answer], Tensor] = output
     within: float = 1e-5
 
 

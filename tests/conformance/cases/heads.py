@@ -63,7 +63,7 @@ CASES = (
         t([[[2], [2]], [[2], [2]]]),
         (SLOPES, GROUPS),
         mode=CallMode(upstream=torch.ones(1, 4, 2, 1)),
-        look=gradient("value"),
+        part=gradient("value"),
     ),
     Case(
         "21-04",

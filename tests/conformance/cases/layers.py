@@ -128,7 +128,7 @@ CASES = (
         t([[[3, 4, 0, 0], [3, 4, 0, 0]], [[0, 0, 8, 6], [0, 0, 8, 6]]]),
         (WRITES, USED),
         mode=WEIGHTS,
-        look=writes,
+        part=writes,
     ),
     # Positions
     Case("15-01", "rope_pairing_mismatch", turned("halves"), last(APART), (GOLDEN,)),

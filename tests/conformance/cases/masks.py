@@ -91,7 +91,7 @@ CASES = (
         t([[[0.305067, 0.160860, 0.534073, 0, 0, 0]]]),
         (HIDDEN,),
         mode=WEIGHTS,
-        look=weights,
+        part=weights,
     ),
     Case(
         "02-09",

@@ -21,8 +21,8 @@ gates = torch.stack([torch.full((2, 2), 1 / (2 + 2.718281828459045**sink)) for s
 
 CASES = (
     Case("08-01", "scale_uses_d_model", wide(4, 2 * LOG3), of_heads([3], [3]), (SCALE,)),
-    Case("08-03", "scale_wrong_power", wide(4, 2 * LOG3), of_heads([3], [3]), (SCALE,), ("√D",)),
-    Case("08-04", "scale_wrong_power", wide(4, 2 * LOG3), of_heads([3], [3]), (SCALE, PATHS), ("1 where weights are asked for",), WEIGHTS),
+    Case("08-03", "scale_exponent_wrong", wide(4, 2 * LOG3), of_heads([3], [3]), (SCALE,), ("√D",)),
+    Case("08-04", "scale_exponent_wrong", wide(4, 2 * LOG3), of_heads([3], [3]), (SCALE, PATHS), ("1 where weights are asked for",), WEIGHTS),
     Case("08-06", "scale_argument_ignored", wide(256, 8 * LOG3, scale=1 / 8), of_heads([3], [3]), (SCALE, REAL)),
     Case("08-08", "scale_sign_lost", row([1], [0, 2 * LOG3], [0, 4], scale=-0.5), same([1]), (REAL,)),
     Case("08-09", "mask_before_scale", row([1, 1], [1, 1], [1, 3], causal=True, scale=-1.0), same([1, 2]), (REAL, "causality")),
@@ -54,7 +54,7 @@ CASES = (
         t([[[0.5, 0.5], [0.5, 0.5]]]),
         (SUM, USED),
         mode=CallMode(weights=True, training=True, seed=3),
-        look=weights,
+        part=weights,
     ),
     Case(
         "13-02",
@@ -63,7 +63,7 @@ CASES = (
         t([[[1.0, 0]], [[0, 1]]]),
         (USED, "heads_do_not_interact"),
         mode=WEIGHTS,
-        look=weights,
+        part=weights,
     ),
     # Cap and sinks
     Case(
@@ -73,7 +73,7 @@ CASES = (
         same([2, 2, 2]),
         ("score_modifier_order", "hidden_keys_are_ignored"),
     ),
-    Case("17-03", "returned_weights_ignore_sink", means([1, 3], heads=2, sink=t(10, -10)), gates, (SINK, USED), mode=WEIGHTS, look=weights),
+    Case("17-03", "returned_weights_ignore_sink", means([1, 3], heads=2, sink=t(10, -10)), gates, (SINK, USED), mode=WEIGHTS, part=weights),
     Case(
         "17-05",
         "sink_miscounted",

@@ -55,7 +55,7 @@ CASES = (
         torch.tensor(0.0),
         ("gradients_are_correct", DROPOUT),
         mode=CallMode(upstream=pulled, training=True, seed=1),
-        look=balance(dropping.value, pulled),
+        part=balance(dropping.value, pulled),
     ),
     Case("22-01", "dropout_in_evaluation", evaluated, same([8] * 8), (DROPOUT,)),
     Case("22-02", "dropout_in_evaluation", evaluated.replace(dropout=0.25), same([8] * 8), (DROPOUT,)),

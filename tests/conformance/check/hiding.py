@@ -119,11 +119,11 @@ def _by_row(c: Call) -> bool:
 
 
 WRONG: dict[str, Any] = {
-    "more than 256 keys": attention(visible=lambda c, s: without_last(c, s) if c.key.shape[2] > 256 else s),
-    "more than 512 keys": attention(visible=lambda c, s: without_last(c, s) if c.key.shape[2] > 512 else s),
-    "64 keys": attention(visible=lambda c, s: without_last(c, s) if c.key.shape[2] == 64 else s),
-    "32 queries and keys": attention(visible=lambda c, s: without_last(c, s) if c.query.shape[2] == c.key.shape[2] == 32 else s),
-    "the edge of a block": attention(visible=leak),
+    "more than 256 keys": attention(seen=lambda c, s: without_last(c, s) if c.key.shape[2] > 256 else s),
+    "more than 512 keys": attention(seen=lambda c, s: without_last(c, s) if c.key.shape[2] > 512 else s),
+    "64 keys": attention(seen=lambda c, s: without_last(c, s) if c.key.shape[2] == 64 else s),
+    "32 queries and keys": attention(seen=lambda c, s: without_last(c, s) if c.query.shape[2] == c.key.shape[2] == 32 else s),
+    "the edge of a block": attention(seen=leak),
     "row 256": attention(output=lambda c, z: torch.cat([z[:, :, :256], z[:, :, 255:256], z[:, :, 257:]], 2) if z.shape[2] > 256 else z),
     "the first 64 keys unseen": attention(output=lambda c, z: hole(c, z, 64)),
     "heads of 128": attention(lambda c: replace(c, query=torch.cat([c.query[..., :-1], 0 * c.query[..., -1:]], -1)) if c.query.shape[3] == 128 else c),
@@ -164,7 +164,7 @@ class Layer(nn.Module):
     def attended(self, x, mask, context=None, turn=lambda heads: heads):
         context = x if context is None else context
         q, k, v = (part.unflatten(-1, (4, 4)).transpose(1, 2) for part in (self.q_proj(x), self.k_proj(context), self.v_proj(context)))
-        return self.o_proj(strangers.expected(turn(q), turn(k), v, mask=mask).transpose(1, 2).flatten(2))
+        return self.o_proj(strangers.correct(turn(q), turn(k), v, mask=mask).transpose(1, 2).flatten(2))
 
 
 class PaddingOfTheFirst(Layer):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 
-def right(query, key, value, *, causal=False, query_offset=None, mask=None, scale=None):
+def correct(query, key, value, *, causal=False, query_offset=None, mask=None, scale=None):
     """The formula, with a guard for rows that see nothing."""
     heads, groups, queries, keys = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
     key, value = (x.repeat_interleave(heads // max(groups, 1), 1) for x in (key, value))
@@ -28,7 +28,7 @@ def when(faulty: Callable[..., bool], spoil: Callable[..., torch.Tensor]) -> Cal
 
     def attend(query, key, value, *, causal=False, query_offset=None, mask=None, scale=None):
         options = {"causal": causal, "query_offset": query_offset, "mask": mask, "scale": scale}
-        output = right(query, key, value, **options)
+        output = correct(query, key, value, **options)
         return spoil(query, key, value, output, options) if faulty(query, key, value, options) else output
 
     return attend
@@ -39,7 +39,7 @@ def _swapped(query, key, value, output, options):
     hidden = torch.ones(1, 1, 1, key.shape[2], dtype=torch.bool)
     hidden[..., 0] = False
     mask = hidden if options["mask"] is None else options["mask"] & hidden
-    return right(query, key, value, **{**options, "mask": mask})
+    return correct(query, key, value, **{**options, "mask": mask})
 
 
 def _last_batch_row(query, key, value, output, options):
@@ -48,7 +48,7 @@ def _last_batch_row(query, key, value, output, options):
 
 def _off_by_one(query, key, value, output, options):
     offset = key.shape[2] - query.shape[2] if options["query_offset"] is None else torch.as_tensor(options["query_offset"])
-    return right(query, key, value, **{**options, "query_offset": offset - 1, "scale": 1.1 * (options["scale"] or 0.5)})
+    return correct(query, key, value, **{**options, "query_offset": offset - 1, "scale": 1.1 * (options["scale"] or 0.5)})
 
 
 WRONG = {
@@ -58,12 +58,12 @@ WRONG = {
     "only bfloat16": when(lambda q, k, v, o: q.dtype == torch.bfloat16, lambda q, k, v, output, o: output * 1.25),
     "only three heads": when(lambda q, k, v, o: q.shape[1] == 3, lambda q, k, v, output, o: output.flip(1)),
     "only the last row of a batch": when(lambda q, k, v, o: len(q) > 1, _last_batch_row),
-    "only negative scales": when(lambda q, k, v, o: (o["scale"] or 0) < 0, lambda q, k, v, output, o: right(q, k, v, **{**o, "scale": -o["scale"]})),
+    "only negative scales": when(lambda q, k, v, o: (o["scale"] or 0) < 0, lambda q, k, v, output, o: correct(q, k, v, **{**o, "scale": -o["scale"]})),
     "only offsets in a tensor": when(
-        lambda q, k, v, o: isinstance(o["query_offset"], torch.Tensor), lambda q, k, v, output, o: right(q, k, v, **{**o, "query_offset": 0})
+        lambda q, k, v, o: isinstance(o["query_offset"], torch.Tensor), lambda q, k, v, output, o: correct(q, k, v, **{**o, "query_offset": 0})
     ),
     "only masks of two axes": when(
-        lambda q, k, v, o: o["mask"] is not None and o["mask"].dim() == 2, lambda q, k, v, output, o: right(q, k, v, **{**o, "mask": None})
+        lambda q, k, v, o: o["mask"] is not None and o["mask"].dim() == 2, lambda q, k, v, output, o: correct(q, k, v, **{**o, "mask": None})
     ),
     "only wider values than keys": when(lambda q, k, v, o: v.shape[3] > q.shape[3], lambda q, k, v, output, o: output.roll(1, -1)),
     "only when strides are unusual": when(lambda q, k, v, o: not q.is_contiguous(), lambda q, k, v, output, o: output.flip(2) * 0.5),
@@ -77,7 +77,7 @@ def summed_backwards(query, key, value, *, causal=False, mask=None, scale=None):
     if causal:
         seen = seen.tril(keys - queries)
     seen = (seen if mask is None else seen & mask).expand(len(query), query.shape[1], queries, keys)
-    return right(query, key.flip(2), value.flip(2), mask=seen.flip(3), scale=scale)
+    return correct(query, key.flip(2), value.flip(2), mask=seen.flip(3), scale=scale)
 
 
 def in_blocks(query, key, value, *, scale=None, mask=None):
@@ -103,7 +103,7 @@ def scale_split(query, key, value, *, causal=False, scale=None):
     """Half of the scale on the queries, half on the keys; its sign apart."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     root, sign = abs(factor) ** 0.5, (factor > 0) - (factor < 0)
-    return right(query.double() * root, key.double() * root, value.double(), causal=causal, scale=float(sign)).to(query.dtype)
+    return correct(query.double() * root, key.double() * root, value.double(), causal=causal, scale=float(sign)).to(query.dtype)
 
 
 def sink_as_a_key(query, key, value, *, sink=None, causal=False):
@@ -121,7 +121,7 @@ def sink_as_a_key(query, key, value, *, sink=None, causal=False):
 
 def masks_from_lengths(query, key, value, mask=None):
     """True hides, as padding masks have it."""
-    return right(query, key, value, mask=None if mask is None else ~mask)
+    return correct(query, key, value, mask=None if mask is None else ~mask)
 
 
 HONEST = {
@@ -135,7 +135,7 @@ HONEST = {
 
 def tokens_first(query, key, value, *, is_causal=False):
     """[B, T, H, D]."""
-    return right(*(x.transpose(1, 2) for x in (query, key, value)), causal=is_causal).transpose(1, 2)
+    return correct(*(x.transpose(1, 2) for x in (query, key, value)), causal=is_causal).transpose(1, 2)
 
 
 def packed(query, key, value, cu_seqlens_q, cu_seqlens_k, causal=False):
@@ -144,20 +144,20 @@ def packed(query, key, value, cu_seqlens_q, cu_seqlens_k, causal=False):
     for n in range(len(cu_seqlens_q) - 1):
         rows, keys = slice(*cu_seqlens_q[n : n + 2].tolist()), slice(*cu_seqlens_k[n : n + 2].tolist())
         q, k, v = (x[part].transpose(0, 1)[None] for x, part in ((query, rows), (key, keys), (value, keys)))
-        texts.append(right(q, k, v, causal=causal)[0].transpose(0, 1))
+        texts.append(correct(q, k, v, causal=causal)[0].transpose(0, 1))
     return torch.cat(texts)
 
 
 def raises(query, key, value, *, scale=None):
     if query.shape[2] == 1:
         raise KeyError("no rule for one query")
-    return right(query, key, value, scale=scale)
+    return correct(query, key, value, scale=scale)
 
 
 def hangs(query, key, value, *, causal=False):
     while causal and query.shape[2] == 4:
         time.sleep(0.01)
-    return right(query, key, value, causal=causal)
+    return correct(query, key, value, causal=causal)
 
 
 def dies(query, key, value, *, causal=False):
@@ -165,23 +165,23 @@ def dies(query, key, value, *, causal=False):
         import os
 
         os.abort()
-    return right(query, key, value)
+    return correct(query, key, value)
 
 
 def wrong_scale(query, key, value, *, scale=None):
-    return right(query, key, value, scale=query.shape[-1] ** -1.0 if scale is None else scale)
+    return correct(query, key, value, scale=query.shape[-1] ** -1.0 if scale is None else scale)
 
 
 def wrong_shape(query, key, value):
-    return right(query, key, value).transpose(1, 2)
+    return correct(query, key, value).transpose(1, 2)
 
 
 def wrong_dtype(query, key, value):
-    return right(query, key, value).float()
+    return correct(query, key, value).float()
 
 
 def changes_inputs(query, key, value):
-    output = right(query, key, value)
+    output = correct(query, key, value)
     if not key.requires_grad:
         key.mul_(2)
     return output
@@ -189,11 +189,11 @@ def changes_inputs(query, key, value):
 
 def prints(query, key, value):
     print("scores", query.shape)
-    return right(query, key, value)
+    return correct(query, key, value)
 
 
 def forgets_its_seed(query, key, value):
-    return right(query, key, value) + 1e-3 * torch.rand(())
+    return correct(query, key, value) + 1e-3 * torch.rand(())
 
 
 def returns_nothing(query, key, value):
@@ -212,7 +212,7 @@ class SelfAttention(nn.Module):
         return self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
 
     def forward(self, x, mask=None):
-        z = right(*self.split(x), mask=mask)
+        z = correct(*self.split(x), mask=mask)
         return self.proj(z.transpose(1, 2).flatten(2))
 
 
@@ -221,14 +221,14 @@ class ByHead(SelfAttention):
 
     def forward(self, x):
         q, k, v = self.qkv(x).unflatten(-1, (self.num_heads, 3, -1)).permute(3, 0, 2, 1, 4)
-        return self.proj(right(q, k, v, causal=True).transpose(1, 2).flatten(2))
+        return self.proj(correct(q, k, v, causal=True).transpose(1, 2).flatten(2))
 
 
 class MergedWrongly(SelfAttention):
     """Heads are merged by a reshape."""
 
     def forward(self, x, mask=None):
-        z = right(*self.split(x), mask=mask)
+        z = correct(*self.split(x), mask=mask)
         return self.proj(z.reshape(x.shape))
 
 
@@ -244,7 +244,7 @@ class Grouped(nn.Module):
         looked_at = x if context is None else context
         q, k, v = self.q_proj(x), self.k_proj(looked_at), self.v_proj(looked_at)
         q, k, v = (part.unflatten(-1, (-1, 4)).transpose(1, 2) for part in (q, k, v))
-        return self.o_proj(right(q, k, v, mask=attention_mask).transpose(1, 2).flatten(2))
+        return self.o_proj(correct(q, k, v, mask=attention_mask).transpose(1, 2).flatten(2))
 
 
 def hangs_at_once(query, key, value):
@@ -256,7 +256,7 @@ def hangs_without_keys(query, key, value, *, causal=False):
     """Only where there is nothing to look at, which is asked before any law."""
     while not key.shape[2]:
         time.sleep(0.01)
-    return right(query, key, value, causal=causal)
+    return correct(query, key, value, causal=causal)
 
 
 def dies_under_a_mask(query, key, value, *, mask=None):
@@ -265,7 +265,7 @@ def dies_under_a_mask(query, key, value, *, mask=None):
         import os
 
         os.abort()
-    return right(query, key, value)
+    return correct(query, key, value)
 
 
 def exits(query, key, value):

@@ -33,7 +33,7 @@ def test_the_words_of_other_libraries_are_known():
         (
             lambda q, k, v, heads: q,
             ArgumentError,
-            "subject must demand no argument that hw.attend lacks, got it which demands heads. Wrap it in a function that gives them.",
+            "it requires the arguments heads, whose meaning is unknown. Wrap it in a function of query, key and value that passes them.",
         ),
     ],
 )

@@ -36,14 +36,14 @@ def test_a_failure_is_small_named_and_a_test_that_fails(plain):
     def tiled(query, key, value):
         """Grouped heads tiled instead of repeated."""
         times = query.shape[1] // key.shape[1]
-        return strangers.expected(query, key.repeat(1, times, 1, 1), value.repeat(1, times, 1, 1))
+        return strangers.correct(query, key.repeat(1, times, 1, 1), value.repeat(1, times, 1, 1))
 
     report = check(tiled, level="full")
     failure = report.failures[0]
     assert failure.finding.problem.shape == (1, 4, 1, 1) or failure.finding.problem.shape == (1, 4, 1, 2)
     assert failure.finding.problem.key.shape[1] == 2
     assert failure.diagnosis is not None
-    assert "til" in failure.diagnosis.attack or "turn" in failure.diagnosis.attack
+    assert "til" in failure.diagnosis.mutation or "turn" in failure.diagnosis.mutation
     assert failure.smallest.startswith("Nothing can be left out")
     assert "def test_" in failure.test
 
@@ -74,32 +74,32 @@ def _run(source: str) -> None:
 def test_bad_manners_are_reported_and_the_rest_goes_on(plain, subject, law, why):
     report = check(subject)
     assert not report.passed
-    (failure,) = [failure for failure in report.failures if failure.law == law]
+    (failure,) = [failure for failure in report.failures if failure.invariant == law]
     assert why in failure.finding.why
 
 
 def test_what_differs_from_call_to_call_is_found(plain):
     report = check(strangers.forgets_its_seed)
-    assert "determinism" in {law for failure in report.failures for law in (failure.law, *failure.also)}
+    assert "determinism" in {law for failure in report.failures for law in (failure.invariant, *failure.also)}
 
 
 def test_printing_is_noted_and_no_failure(plain, capsys):
     report = check(strangers.prints)
     assert report.passed
-    assert [finding.law for finding in report.findings] == ["prints"]
+    assert [finding.invariant for finding in report.findings] == ["prints"]
     assert capsys.readouterr().out == ""
 
 
 def test_a_call_that_hangs_is_ended_and_the_rest_goes_on(plain):
     report = check(strangers.hangs, timeout=1.0)
-    (failure,) = [failure for failure in report.failures if failure.law == "hangs"]
+    (failure,) = [failure for failure in report.failures if failure.invariant == "hangs"]
     assert failure.finding.why == "No answer came within 1 s."
     assert report.problems_passed
 
 
 def test_a_call_that_dies_is_reported_and_the_rest_goes_on(plain):
     report = check(strangers.dies, timeout=20.0)
-    (failure,) = [failure for failure in report.failures if failure.law == "dies"]
+    (failure,) = [failure for failure in report.failures if failure.invariant == "dies"]
     assert "signal 6" in failure.finding.why
     assert report.problems_passed
 
@@ -114,7 +114,7 @@ def test_a_call_that_dies_is_reported_and_the_rest_goes_on(plain):
 )
 def test_who_hangs_or_dies_at_the_first_questions_is_reported_and_the_rest_goes_on(plain, subject, manner, why, held):
     report = check(subject, timeout=5.0)
-    (failure,) = [failure for failure in report.failures if failure.law == manner]
+    (failure,) = [failure for failure in report.failures if failure.invariant == manner]
     assert failure.finding.why == why
     assert failure.finding.problem is not None
     assert not report.passed
@@ -143,7 +143,7 @@ def test_packed_texts(plain):
 def test_what_is_declared_is_held_against_the_subject(plain):
     report = check(strangers.sequence_first, conventions={"corner": "top-left"})
     assert not report.passed
-    assert "causal_alignment" in {law for failure in report.failures for law in (failure.law, *failure.also)}
+    assert "causal_alignment" in {law for failure in report.failures for law in (failure.invariant, *failure.also)}
 
 
 def test_arguments_that_a_signature_lacks_are_not_tested(plain):
@@ -170,7 +170,7 @@ def test_a_module_with_grouped_heads_and_a_context(plain):
 
 def test_heads_merged_by_a_reshape_are_named(plain):
     report = check(strangers.MergedWrongly())
-    assert report.failures[0].diagnosis.attack == "merge_heads_without_transpose"
+    assert report.failures[0].diagnosis.mutation == "merge_heads_without_transpose"
 
 
 def test_a_report_as_json_xml_and_html(plain):

@@ -49,9 +49,9 @@ def run(test: str, stranger: CallSubject) -> str:
 def test_what_raises_on_a_path_shrinks_and_its_test_asks_by_that_path(plain):
     stranger = subject(masks_raise_on_a_path, "mask", paths=("narrow",))
     (failure,) = check(stranger).failures
-    assert failure.law == "raises" and failure.finding.mode.path == "narrow"
+    assert failure.invariant == "raises" and failure.finding.mode.path == "narrow"
     assert failure.finding.problem.shape == (1, 1, 2, 1)
-    assert "how=How(path='narrow')" in failure.test and "from headwise.conformance.answer import How" in failure.test
+    assert "mode=CallMode(path='narrow')" in failure.test and "from headwise.conformance.answer import CallMode" in failure.test
     assert "no room for 3 rows of a mask" in run(failure.test, stranger)
     assert run(failure.test, subject(lambda problem, mode: said(problem), "mask", paths=("narrow",))) == ""
 
@@ -59,15 +59,15 @@ def test_what_raises_on_a_path_shrinks_and_its_test_asks_by_that_path(plain):
 def test_what_raises_for_gradients_is_asked_for_gradients(plain):
     stranger = subject(gradients_raise, "causal", "gradients")
     (failure,) = check(stranger).failures
-    assert failure.law == "raises" and failure.finding.problem.shape == (1, 1, 1, 1)
+    assert failure.invariant == "raises" and failure.finding.problem.shape == (1, 1, 1, 1)
     assert failure.finding.problem.options == {"causal": True}
     assert "no way back" in run(failure.test, stranger)
 
 
 def test_a_case_of_manners_holds_where_the_subject_answers():
     problem = check(subject(gradients_raise, "causal", "gradients")).failures[0].finding.problem
-    Case("raises", problem).holds(subject(gradients_raise, "causal", "gradients"))
-    Case("raises", problem, mode=CallMode(upstream=torch.ones(3))).holds(subject(lambda asked, mode: said(asked), "causal", "gradients"))
+    Case("raises", problem).check(subject(gradients_raise, "causal", "gradients"))
+    Case("raises", problem, mode=CallMode(upstream=torch.ones(3))).check(subject(lambda asked, mode: said(asked), "causal", "gradients"))
 
 
 def test_a_fault_that_many_laws_see_is_told_once_from_its_plainest_input(plain):
@@ -92,7 +92,7 @@ def test_where_another_path_is_right_the_usual_one_is_shown(plain):
 
     (failure,) = check(subject(usual_is_wrong, "causal", paths=("other",))).failures
     assert failure.finding.mode.path == ""
-    assert "code_paths_agree" in {failure.law, *failure.also}
+    assert "code_paths_agree" in {failure.invariant, *failure.also}
     place = failure.finding.where
     assert abs(float(failure.finding.got[place])) > abs(float(failure.finding.expected[place]))
 
@@ -116,4 +116,4 @@ def test_gradients_of_such_a_subject_are_judged_all_the_same(plain):
         return output + 0.1 * (problem.query.sum() - problem.query.detach().sum()).to(output.dtype)
 
     report = check(subject(slope, "gradients", dtypes=(torch.float32, torch.float64)), shrinking=1.0)
-    assert "gradients_are_correct" in {failure.law for failure in report.failures}, str(report)
+    assert "gradients_are_correct" in {failure.invariant for failure in report.failures}, str(report)

@@ -32,14 +32,14 @@ def test_a_peer_whose_package_is_missing_says_so(plain, monkeypatch, name):
 def test_a_function_that_is_known_is_called_as_its_peer_is():
     (found,) = resolve("torch.nn.functional:scaled_dot_product_attention")
     assert found.subject.name == "torch_sdpa"
-    assert {stated.name: stated.known for stated in found.conventions}["corner"] == "documented"
+    assert {stated.name: stated.source for stated in found.conventions}["corner"] == "documented"
 
 
 @pytest.mark.parametrize(
     ("path", "error", "said"),
     [
         ("torch", ArgumentError, "subject must be package.module:attribute or a peer, got 'torch'. Did you mean torch_mha"),
-        ("tourch:nn", ArgumentError, "subject must name a module that can be imported, got 'tourch'. Check the spelling, and whether the folder"),
+        ("tourch:nn", ArgumentError, "subject must name a module that can be imported, got 'tourch'. Check the spelling, and that you are in the folder"),
         ("torch.nn.funktional:silu", ArgumentError, "subject must name a module that can be imported, got 'torch.nn.funktional'. Did you mean functional"),
         ("torch.nn:Multihead", ArgumentError, "subject must name something in torch.nn, got 'Multihead'. Did you mean MultiheadAttention"),
         (
@@ -60,10 +60,10 @@ def test_arguments_of_classes(plain):
     with pytest.raises(ArgumentTypeError, match="arguments must come with a class, got it which is int. Leave them out."):
         construct(3, "it", {"width": 3})
     with pytest.raises(
-        ArgumentTypeError, match=r"subject must make an nn.Module or be a function, got tests.conformance.check.strangers:right which makes Tensor."
+        ArgumentTypeError, match=r"subject must make an nn.Module or be a function, got tests.conformance.check.strangers:correct which makes Tensor."
     ):
-        resolve(strangers.expected, {name: torch.ones(1, 1, 1, 1) for name in ("query", "key", "value")})
-    with pytest.raises(ArgumentError, match=r"arguments must be projections, num_heads or num_kv_heads beside a module, got width \(.*\). Leave them out."):
+        resolve(strangers.correct, {name: torch.ones(1, 1, 1, 1) for name in ("query", "key", "value")})
+    with pytest.raises(ArgumentError, match="arguments of a module must be projections, num_heads or num_kv_heads, got width. Leave it out."):
         resolve(strangers.SelfAttention(), {"width": 3})
 
 
@@ -85,8 +85,8 @@ def test_all_conventions_may_be_declared_at_once():
     assert set(declared_conventions(Conventions())) == set(Conventions.__dataclass_fields__)
 
 
-def test_a_law_that_is_none(plain):
-    with pytest.raises(ArgumentError, match="law must be one of .*rows_sum_to_one.*, got 'rows'. Check the name."):
+def test_an_invariant_that_does_not_exist(plain):
+    with pytest.raises(ArgumentError, match="invariant must be one of .*rows_sum_to_one.*, got 'rows'. Check the name."):
         invariant_named("rows")
 
 

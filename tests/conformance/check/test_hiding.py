@@ -18,7 +18,7 @@ from tests.conformance.check import hiding, strangers
 def test_a_fault_in_one_corner_is_found(plain, name):
     before = torch.get_default_dtype()
     report = check(hiding.WRONG[name], shrinking=0)
-    assert [failure for failure in report.failures if failure.law != "large_scores_are_stable"], f"{name} passed"
+    assert [failure for failure in report.failures if failure.invariant != "large_scores_are_stable"], f"{name} passed"
     assert torch.get_default_dtype() == before
 
 
@@ -65,7 +65,7 @@ def test_what_is_made_of_torchs_module_is_asked_as_it_is():
 def test_random_numbers_that_are_drawn_are_noted(plain):
     for trace in (lambda: torch.rand(1), lambda: torch.manual_seed(0)):
         report = check(hiding.leaving(trace), shrinking=0)
-        assert [finding.law for finding in report.findings if finding.severity == "convention"] == ["draws"]
+        assert [finding.invariant for finding in report.findings if finding.severity == "convention"] == ["draws"]
 
 
 def test_a_check_leaves_random_numbers_as_they_were(plain):
@@ -77,7 +77,7 @@ def test_a_check_leaves_random_numbers_as_they_were(plain):
 def half_only(query, key, value, *, causal=False, mask=None):
     if query.dtype not in (torch.float16, torch.bfloat16):
         raise NotImplementedError("half precision only.")
-    return strangers.expected(query.float(), key.float(), value.float(), causal=causal, mask=mask).to(query.dtype)
+    return strangers.correct(query.float(), key.float(), value.float(), causal=causal, mask=mask).to(query.dtype)
 
 
 def dead_rows_by_causality_only(query, key, value, *, causal=False):
@@ -100,13 +100,13 @@ def test_cases_are_cut_to_what_a_subject_knows_and_means():
 
 
 def hides_where_true(query, key, value, *, causal=False, mask=None):
-    return strangers.expected(query, key, value, causal=causal, mask=None if mask is None else ~mask)
+    return strangers.correct(query, key, value, causal=causal, mask=None if mask is None else ~mask)
 
 
 def raises_in_colour(query, key, value, *, scale=None):
     if query.shape[2] == 1:
         raise ValueError("\x1b[31mred\ud800\x00")
-    return strangers.expected(query, key, value, scale=scale)
+    return strangers.correct(query, key, value, scale=scale)
 
 
 def test_what_a_stranger_says_fits_on_any_page(plain):
@@ -134,7 +134,7 @@ def test_a_module_whose_import_raises_says_what(plain, tmp_path, monkeypatch):
 
 def test_a_pasted_test_of_a_layer_runs(plain):
     report = check(MergedHere(), shrinking=0)
-    failure = next(failure for failure in report.failures if failure.law == "golden_values")
+    failure = next(failure for failure in report.failures if failure.invariant == "golden_values")
     names: dict = {}
     exec(compile(failure.test, "pasted", "exec"), names)
     with pytest.raises(AssertionError, match="further off than rounding explains"):
@@ -146,11 +146,11 @@ class MergedHere(hiding.Layer):
 
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (4, 4)).transpose(1, 2) for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
-        return self.o_proj(strangers.expected(q, k, v, scale=1.0).transpose(1, 2).flatten(2))
+        return self.o_proj(strangers.correct(q, k, v, scale=1.0).transpose(1, 2).flatten(2))
 
 
 def right_with_gradients_only(query, key, value, *, scale=None):
-    output = strangers.expected(query, key, value, scale=scale)
+    output = strangers.correct(query, key, value, scale=scale)
     return output if torch.is_grad_enabled() else 1.01 * output
 
 
@@ -164,13 +164,13 @@ def test_a_pasted_test_calls_as_it_was_called(plain):
 
 
 def a_little_too_large(query, key, value, *, mask=None):
-    return strangers.expected(query, key, value, mask=mask) * 1.0001
+    return strangers.correct(query, key, value, mask=mask) * 1.0001
 
 
 def test_a_fault_is_not_likened_to_what_is_blind_to_it(plain):
     report = check(a_little_too_large, shrinking=0)
     assert not report.passed
-    assert "first_head_mask_for_all_heads" not in {failure.diagnosis.attack for failure in report.failures if failure.diagnosis is not None}
+    assert "first_head_mask_for_all_heads" not in {failure.diagnosis.mutation for failure in report.failures if failure.diagnosis is not None}
 
 
 def without_windows(query, key, value, *, causal=False, window=None, softcap=None):
@@ -178,19 +178,19 @@ def without_windows(query, key, value, *, causal=False, window=None, softcap=Non
         raise ValueError("no windows here.")
     if softcap is not None:
         raise KeyError("softcap")
-    return strangers.expected(query, key, value, causal=causal)
+    return strangers.correct(query, key, value, causal=causal)
 
 
 def test_an_option_that_is_refused_at_once_is_not_tested_and_one_that_breaks_is_a_fault(plain):
     report = check(without_windows, shrinking=0)
     assert report.not_tested["window"] == "ValueError: no windows here."
-    assert [failure.law for failure in report.failures] == ["raises"]
+    assert [failure.invariant for failure in report.failures] == ["raises"]
     assert "KeyError" in report.failures[0].finding.why
 
 
 def padded(query, key, value, key_padding_mask=None):
     """Padding [B, S], as modules have it: a function's masks are [B, H, T, S], so that it is not asked for."""
-    return strangers.expected(query, key, value, mask=None if key_padding_mask is None else ~key_padding_mask[:, None, None])
+    return strangers.correct(query, key, value, mask=None if key_padding_mask is None else ~key_padding_mask[:, None, None])
 
 
 def test_padding_of_a_function_is_not_taken_for_its_mask(plain):

@@ -28,13 +28,13 @@ def test_a_fault_is_known_by_its_numbers():
     asked = [some.to(subject("bottom-right").dtypes[0]) for some in PROBLEMS]
     wrong = subject("bottom-right", 0.5)  # 1/√D · 1/2 = 1/D for D = 4
     found = diagnose(wrong, "default_scale", [(asked[0], PLAIN)], asked[1:])
-    assert found.attack == "scale_wrong_power"
+    assert found.mutation == "scale_exponent_wrong"
 
 
 def test_the_corner_of_the_triangle_does_not_hide_it():
     asked = [some.to(subject("top-left").dtypes[0]) for some in PROBLEMS]
     found = diagnose(subject("top-left", 0.5), "default_scale", [(asked[0], PLAIN)], asked[1:])
-    assert found.attack == "scale_wrong_power"
+    assert found.mutation == "scale_exponent_wrong"
     spelled = replace(subject("bottom-right", 0.5), conventions=Conventions(corner="top-left", weights="never"))
     assert diagnose(spelled, "default_scale", [(asked[0], PLAIN)], asked[1:]) is None
 

@@ -24,7 +24,7 @@ class Odd(strangers.SelfAttention):
 
 
 def test_a_module_that_demands_what_nobody_knows(plain):
-    said = "subject must demand no input beside x, context and mask, got Demanding which demands temperature. Wrap it in a module that gives them."
+    said = "Demanding requires the arguments temperature, whose meaning is unknown. Wrap it in a module of x, context and mask that passes them."
     with pytest.raises(ArgumentError, match=said):
         resolve(Demanding())
 
@@ -33,7 +33,7 @@ def test_what_a_module_gives_back_must_have_an_output_first():
     (found, *_) = resolve(Odd())
     got = probe(found.subject, problem_of(found.subject))
     assert isinstance(got, InvalidReturn)
-    assert str(got) == "a module must give back an output of 3 axes first, got dict. Wrap it in a module that does."
+    assert str(got) == "It returned dict, where an output of three axes is expected first. Wrap it in a module that returns one."
 
 
 def problem_of(subject):
@@ -46,25 +46,25 @@ def problem_of(subject):
 def test_what_a_function_gives_back_must_be_numbers():
     for odd, said in (
         (torch.ones(2, dtype=torch.int64), "a torch.int64 tensor"),
-        ((torch.ones(2),) * 3, "tuple of a torch.float32 tensor"),
-        ([], "list of nothing"),
+        ((torch.ones(2),) * 3, "a tuple of a torch.float32 tensor"),
+        ([], "a list of nothing"),
     ):
-        with pytest.raises(InvalidReturn, match=f"a subject must give back a float tensor, or a pair of output and weights, got {said}"):
+        with pytest.raises(InvalidReturn, match=f"It returned {said}.*, where a float tensor or a pair of output and weights is expected"):
             as_answer(odd)
 
 
 @pytest.mark.parametrize(
     ("module", "problem", "said"),
     [
-        (strangers.ByHead, lambda: probe_problem(queries=5), "the module is always causal."),
-        (strangers.SelfAttention, lambda: probe_problem(queries=5, causal=True), "the module knows no causal."),
-        (strangers.SelfAttention, lambda: probe_problem(queries=7), "self-attention has a key for every query, and no others before them."),
-        (strangers.SelfAttention, lambda: probe_problem(batch=9, queries=5), "a module that is 16 wide takes 16 tokens in all."),
-        (strangers.SelfAttention, lambda: probe_problem(queries=5, width=9, value_width=9), "the module has 4 heads of width 4, 4 of them for keys."),
+        (strangers.ByHead, lambda: probe_problem(queries=5), "The module is always called with causal=True."),
+        (strangers.SelfAttention, lambda: probe_problem(queries=5, causal=True), "The module has no option causal."),
+        (strangers.SelfAttention, lambda: probe_problem(queries=7), "Self-attention has one query for every key."),
+        (strangers.SelfAttention, lambda: probe_problem(batch=9, queries=5), "A module that is 16 wide takes 16 tokens in all."),
+        (strangers.SelfAttention, lambda: probe_problem(queries=5, head_dim=9, value_dim=9), "The module has 4 heads of width 4."),
         (
             strangers.SelfAttention,
             lambda: probe_problem(queries=5).replace(query=torch.full((2, 2, 5, 4), torch.nan)),
-            "what is not finite is spread by the maps of a module.",
+            "The projections of a module spread numbers that are not finite.",
         ),
     ],
 )
@@ -80,4 +80,4 @@ def test_maps_are_not_changed_by_a_check():
     for found in resolve(module):
         probe(found.subject, problem_of(found.subject))
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
-    assert isinstance(module, nn.Module) and find_projections(module).sizes.model == 16
+    assert isinstance(module, nn.Module) and find_projections(module).sizes.d_model == 16

@@ -100,14 +100,14 @@ def test_the_findings_of_torch(plain):
     from headwise.conformance.check import check
 
     sdpa = check("torch_sdpa")
-    fallen = {failure.law: failure for failure in sdpa.failures}
+    fallen = {failure.invariant: failure for failure in sdpa.failures}
     assert set(fallen) == {"explicit_scale", "nan_propagation"}, str(sdpa)
     scaled = fallen["explicit_scale"].finding
     assert scaled.problem.causal and scaled.problem.scale <= 0
     assert bool(scaled.got.isnan().any()) and not bool(scaled.expected.isnan().any())
 
     mha = check("torch.nn:MultiheadAttention", arguments={"embed_dim": 16, "num_heads": 4})
-    reasons = [(failure.law, failure.diagnosis.attack if failure.diagnosis else None, failure.finding) for failure in mha.failures]
+    reasons = [(failure.invariant, failure.diagnosis.mutation if failure.diagnosis else None, failure.finding) for failure in mha.failures]
     dead = next(found for law, attack, found in reasons if attack in ("fully_masked_rows_give_nan", "guard_missing_without_gradients"))
     assert dead.mode.weights and bool(dead.got.isnan().any())
     assert any(attack == "causal_flag_overrides_mask" for _, attack, _ in reasons), str(mha)

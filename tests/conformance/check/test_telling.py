@@ -22,7 +22,7 @@ def failure(got: torch.Tensor, right: torch.Tensor) -> Failure:
 def test_as_many_digits_as_tell_the_sides_apart(by, got, right):
     true = torch.full((1, 2), 0.7310585786300049, dtype=torch.float64)
     found = got_and_expected(failure(true + torch.tensor([0, by], dtype=torch.float64), true))
-    assert (found["got"], found["right"]) == (got, right)
+    assert (found["got"], found["expected"]) == (got, right)
 
 
 def test_the_worst_number_of_many():
@@ -30,4 +30,4 @@ def test_the_worst_number_of_many():
     got = true.clone()
     got[0, 7] += 3e-11
     found = got_and_expected(failure(got, true))
-    assert found == {"got": "0.73105857866 at [0, 7]", "right": "0.73105857863"}
+    assert found == {"got": "0.73105857866 at [0, 7]", "expected": "0.73105857863"}

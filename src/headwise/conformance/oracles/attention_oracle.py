@@ -130,7 +130,7 @@ def _mix(weights: np.ndarray, v: np.ndarray, visible: np.ndarray, nonfinite: boo
 def _fully_masked(
     output: np.ndarray, weights: np.ndarray, v: np.ndarray, visible: np.ndarray, problem: "Problem", conventions: "Conventions"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Output and weights with fully masked rows as the convention has them. A sink takes the whole weight of such a row, which is then 0 under every convention."""
+    """Output and weights with fully masked rows as the convention has them; with a sink, which takes the whole weight, such a row is always 0."""
     masked = np.logical_not(visible.any(-1))[..., None]
     if problem.sink is not None or conventions.dead_row == "zero" or not masked.any():
         return output, weights

@@ -25,7 +25,7 @@ class LayerProblem:
 
     Attributes:
         x: the tokens that attend, [B, T, M]; they attend to themselves, or to `context` [B, S, C].
-        parameters: the projections split by head, with biases and sinks; used as values only.
+        params: the projections split by head, with biases and sinks; used as values only.
         position: rotary positions, ALiBi or T5's buckets; the reference reads its settings and computes the rest itself.
         chunks: lengths in which a decoder with a KV cache takes the tokens, () for all at once. They must not matter.
     """
@@ -58,13 +58,13 @@ class LayerProblem:
     @property
     def options(self) -> dict[str, Any]:
         """What differs from its default, apart from x and the parameters."""
-        own = [f for f in fields(LayerProblem) if f.name not in ("x", "parameters")]
+        own = [f for f in fields(LayerProblem) if f.name not in ("x", "params")]
         return {f.name: getattr(self, f.name) for f in own if not is_default(getattr(self, f.name), f.default)}
 
     def replace(self, **changes: Any) -> "LayerProblem":
         """A copy with these replaced; parameters can be given by name."""
         parameters = {name: changes.pop(name) for name in list(changes) if name in vars(self.params)}
-        return replace(self, **({"parameters": replace(self.params, **parameters)} if parameters else {}), **changes)
+        return replace(self, **({"params": replace(self.params, **parameters)} if parameters else {}), **changes)
 
     def float_tensors(self) -> dict[str, Tensor]:
         """Every tensor that has a gradient, by name."""
@@ -89,7 +89,7 @@ class LayerProblem:
         return layer_oracle.layer(self, conventions)
 
     def __repr__(self) -> str:
-        arguments = {"x": self.x, "parameters": self.params, **self.options}
+        arguments = {"x": self.x, "params": self.params, **self.options}
         return f"LayerProblem({', '.join(f'{name}={to_source(value)}' for name, value in arguments.items())})"
 
 

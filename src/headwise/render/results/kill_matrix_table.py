@@ -23,7 +23,7 @@ def matrix_lines(matrix: "KillMatrix") -> Iterator[RenderableType]:
     for row in matrix.rows:
         marks = (matrix.mark(row, name) for name in matrix.codes)
         cells = Text.assemble(*((f"{mark:>3} ", STYLES[mark]) for mark in marks))
-        yield Text.assemble((f"{row_name(row):{width}}  ", "" if row.as_it_should_be else "bold yellow"), cells, no_wrap=True)
+        yield Text.assemble((f"{row_name(row):{width}}  ", "" if row.as_expected else "bold yellow"), cells, no_wrap=True)
     yield Text(KEY, "dim")
     yield verdict(matrix)
 
@@ -31,37 +31,38 @@ def matrix_lines(matrix: "KillMatrix") -> Iterator[RenderableType]:
 def row_lines(matrix: "KillMatrix") -> Iterator[RenderableType]:
     """What each invariant saw first, for a few attacks."""
     for row in matrix.rows:
-        yield Text.assemble((row_name(row), "bold"), f"  {row.lie}")
+        yield Text.assemble((row_name(row), "bold"), f"  {row.description}")
         table = Table(box=None, pad_edge=False, show_header=False)
         for name in matrix.codes:
-            if name in row.caught or name in row.named:
+            if name in row.detected or name in row.required:
                 mark = matrix.mark(row, name)
-                table.add_row(Text(mark, STYLES[mark]), matrix.codes[name], name, row.caught.get(name, "did not see it"))
+                table.add_row(Text(mark, STYLES[mark]), matrix.codes[name], name, row.detected.get(name, "did not see it"))
         yield table
     yield verdict(matrix)
 
 
 def verdict(matrix: "KillMatrix") -> Text:
     """One line."""
-    attacks = sum(bool(row.named) for row in matrix.rows)
+    attacks = sum(bool(row.required) for row in matrix.rows)
     if matrix.complete:
         rest = len(matrix.rows) - attacks
         return Text(f"{attacks} of {attacks} caught by all whom they name" + (f"; {rest} that are no fault accused by nobody." if rest else "."), "bold green")
-    return Text("Not as it should be: " + "; ".join(row_name(row) for row in matrix.wrong) + ".", "bold red")
+    return Text("Not as it should be: " + "; ".join(row_name(row) for row in matrix.unexpected) + ".", "bold red")
 
 
 def row_name(row: "Row") -> str:
     """The attack, and how it is told."""
-    return f"{row.attack}: {row.told}" if row.told else row.attack
+    return f"{row.mutation}: {row.variant}" if row.variant else row.mutation
 
 
 def page(matrix: "KillMatrix") -> str:
     """The matrix in Markdown: a section for the invariants, one for the table, one for the lies."""
     from headwise.catalog import entries
-    from headwise.conformance.mutations.mutation import Mutation
+    from headwise.conformance.kill_matrix import UNMUTATED
+    from headwise.conformance.mutations.mutation import mutations
 
     statements = {name: entry.statement for name, entry in entries("headwise.conformance.invariants").items()}
-    seen_in = {name: entry.seen_in for name, entry in entries("headwise.conformance.mutations").items() if isinstance(entry, Mutation)}
+    reported_in = {name: entry.reported_in for name, entry in mutations().items()}
     lines = [
         "# Kill matrix",
         "",
@@ -92,8 +93,8 @@ def page(matrix: "KillMatrix") -> str:
         "| attack | what is claimed | where the like happened |",
         "| --- | --- | --- |",
     ]
-    known = {row.attack: row for row in matrix.rows if row.attack in statements or row.attack != "honest"}
-    lines += [f"| `{name}` | {row.lie} | {', '.join(map(link, seen_in.get(name, ())))} |" for name, row in sorted(known.items())]
+    known = {row.mutation: row for row in matrix.rows if row.mutation != UNMUTATED}
+    lines += [f"| `{name}` | {row.description} | {', '.join(map(link, reported_in.get(name, ())))} |" for name, row in sorted(known.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -102,11 +103,27 @@ def as_data(matrix: "KillMatrix") -> dict[str, Any]:
     from headwise.catalog import entries
 
     statements = {name: entry.statement for name, entry in entries("headwise.conformance.invariants").items()}
-    told = matrix.as_dict()
+    from headwise.conformance.kill_matrix import UNMUTATED
+
     return {
-        "complete": told["complete"],
+        "complete": matrix.complete,
         "invariants": [{"name": name, "code": code, "statement": statements[name]} for name, code in matrix.codes.items()],
-        "rows": [{**row, "control": not row["named"] and row["attack"] != "honest", "honest": row["attack"] == "honest"} for row in told["rows"]],
+        "rows": [
+            {
+                "attack": row.mutation,
+                "told": row.variant,
+                "code": row.code,
+                "lie": row.description,
+                "named": row.required,
+                "asked": row.applied,
+                "caught": dict(row.detected),
+                "missed": row.missed,
+                "alarms": row.false_alarms,
+                "control": not row.required and row.mutation != UNMUTATED,
+                "honest": row.mutation == UNMUTATED,
+            }
+            for row in matrix.rows
+        ],
     }
 
 
@@ -129,14 +146,14 @@ def data_of_page(words: str) -> dict[str, Any]:
 
 
 def _row_of(attack: str, told: str, marks: dict[str, str], entry: Any) -> dict[str, Any]:
-    named = () if entry is None else entry.caught_by
+    named = () if entry is None else entry.detected_by
     caught = [name for name, mark in marks.items() if mark in ("●", "○") or (mark == "!" and name not in named)]
     honest = entry is None
     return {
         "attack": attack,
         "told": told,
         "code": getattr(entry, "code", ""),
-        "lie": "Our own engine." if honest else entry.lie,
+        "lie": "headwise's own implementation, unmutated." if honest else entry.description,
         "named": list(named),
         "asked": [name for name, mark in marks.items() if mark],
         "caught": dict.fromkeys(caught, ""),

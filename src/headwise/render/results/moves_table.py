@@ -37,12 +37,12 @@ def pattern_table(before: "FiveMoves", after: "FiveMoves") -> Table:
 
 def verdict_table(before: "FiveMoves", after: "FiveMoves") -> Table:
     """A row a move."""
-    from headwise.conformance.invariants.invariant import exact_invariants
+    from headwise.conformance.invariants.invariant import invariants
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("move", "", "before", "after"):
         table.add_column(title)
-    for invariant in exact_invariants().values():
+    for invariant in invariants("exact").values():
         old, new = before.verdicts[invariant.code], after.verdicts[invariant.code]
         words = Text.assemble(invariant.statement, "\n", (invariant.formula, "cyan"), "\n", (_because(new), "dim"))
         table.add_row(Text(invariant.code, "bold"), words, Text(*SIGNS[old.state]), Text(*SIGNS[new.state]))
@@ -57,8 +57,8 @@ def witness_line(after: "FiveMoves") -> Text:
     return Text("The witness, by another route, agrees: nothing falls.", "bold green")
 
 
-def _because(verdict: "Verdict") -> str:
-    return verdict.why or f"proved: {verdict.telling}"
+def _because(verdict: "MoveVerdict") -> str:
+    return verdict.why or f"proved: {verdict.decisive}"
 
 
 def _cells(rows: Sequence[Sequence[float]]) -> Text:

@@ -3,26 +3,29 @@
 from functools import cache
 from typing import Any
 
-from headwise.conformance.five_moves import HEADS, FiveMoves, attacks, five_moves, invariants
+from headwise.conformance.five_moves import HEADS, FiveMoves, five_moves
+from headwise.conformance.invariants.invariant import invariants
+from headwise.conformance.mutations.mutation import mutations
 
 
 @cache
 def moves_data() -> dict[str, Any]:
     """All cases; they never change. About a second, the first time."""
-    cases = {h: {"": five_moves(h), **{name: five_moves(h, attack=name) for name in attacks()}} for h in HEADS}
-    codes = {name: entry.code for name, entry in invariants().items()}
+    cases = {h: {"": five_moves(h), **{name: five_moves(h, attack=name) for name in mutations("exact")}} for h in HEADS}
+    moves = invariants("exact")
+    codes = {name: entry.code for name, entry in moves.items()}
     return {
         "heads": list(HEADS),
-        "moves": [{"code": entry.code, "name": name, "statement": entry.statement, "formula": entry.formula} for name, entry in invariants().items()],
+        "moves": [{"code": entry.code, "name": name, "statement": entry.statement, "formula": entry.formula} for name, entry in moves.items()],
         "attacks": [
             {
                 "name": name,
-                "description": entry.lie,
-                "caught_by": [codes[file] for file in entry.caught_by],
-                "harmless_when": entry.blind_when,
+                "description": entry.description,
+                "caught_by": [codes[file] for file in entry.detected_by],
+                "harmless_when": entry.harmless_when,
                 "breaks": {str(h): list(cases[h][name].fallen) for h in HEADS},
             }
-            for name, entry in attacks().items()
+            for name, entry in mutations("exact").items()
         ],
         "cases": {str(h): {name: _case(found) for name, found in some.items()} for h, some in cases.items()},
     }

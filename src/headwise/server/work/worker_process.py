@@ -42,35 +42,31 @@ def check(request: dict[str, Any], send: Send) -> dict[str, Any]:
     from headwise.conformance.check import check as run
 
     sys.path.insert(0, "")  # a subject that was named at start may be a module in the folder that the server was started in
-    report = run(request["subject"], level=request["level"], timeout=TIMEOUT, told=lambda doing: send(doing=doing))
+    report = run(request["subject"], level=request["level"], timeout=TIMEOUT, progress=lambda stage, done, total: send(doing=stage))
     plain = report.to_plain()
     return {**plain, "failures": [{**data, "call": call(failure)} for data, failure in zip(plain["failures"], report.failures, strict=True)]}
 
 
 def call(failure: "Failure") -> dict[str, str]:
     """What the subject was called with, as text: sizes and options, how, and every tensor that is short enough to be read."""
-    from headwise.conformance.report.report_text import asked, sizes, tensors
+    from headwise.conformance.report.report_text import call_description, sizes, tensors
 
     finding = failure.finding
-    parts = {"input": sizes(finding.problem), "called": asked(finding.how), **tensors(finding.problem)}
+    parts = {"input": sizes(finding.problem), "called": call_description(finding.mode), **tensors(finding.problem)}
     return {name: text for name, text in parts.items() if text}
 
 
 def kill_matrix(request: dict[str, Any], send: Send) -> dict[str, Any]:
     """The kill matrix, recomputed."""
-    from headwise.catalog import entries
     from headwise.conformance.kill_matrix import attack, cores
     from headwise.render.results.kill_matrix_table import as_data
 
     names = request.get("attacks")
-    done, total = 0, len(names or entries("headwise.conformance.mutations")) + (not names)
 
-    def report(name: str) -> None:
-        nonlocal done
-        done += 1
+    def report(name: str, done: int, total: int | None) -> None:
         send(done=done, of=total, doing=name)
 
-    return as_data(attack(names, processes=min(2, cores()) if names is None else 1, told=report))
+    return as_data(attack(names, processes=min(2, cores()) if names is None else 1, progress=report))
 
 
 WORK = {"check": check, "kill_matrix": kill_matrix}

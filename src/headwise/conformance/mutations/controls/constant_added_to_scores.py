@@ -16,5 +16,5 @@ ENTRY = Mutation(
     detected_by=(),
     harmless_when="there is no sink: a softmax looks at differences",
     reported_in=("tinygrad/tinygrad#2425",),
-    overrides={"honours": frozenset({*OPTIONS, *ABILITIES}) - {"sink", "lse"}},
+    overrides={"supports": frozenset({*OPTIONS, *ABILITIES}) - {"sink", "lse"}},
 )

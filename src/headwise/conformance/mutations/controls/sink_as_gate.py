@@ -23,6 +23,6 @@ ENTRY = Mutation(
     variants={"sigmoid(lse - sink)": {"weights": gated}},
     detected_by=(),
     harmless_when="it is the same",
-    overrides={"honours": frozenset({*OPTIONS, *ABILITIES}) - {"lse"}},  # a sigmoid of many numbers at once is not to the bit that of each
+    overrides={"supports": frozenset({*OPTIONS, *ABILITIES}) - {"lse"}},  # a sigmoid of many numbers at once is not to the bit that of each
     reported_in=("pytorch/torchtitan#2211",),
 )

@@ -28,5 +28,5 @@ ENTRY = Mutation(
     detected_by=("masks_combine", "fully_masked_rows"),
     harmless_when="every row sees a key",
     reported_in=("huggingface/transformers#27114",),
-    overrides={"honours": frozenset({*OPTIONS, *ABILITIES}) - {"sink", "lse"}},
+    overrides={"supports": frozenset({*OPTIONS, *ABILITIES}) - {"sink", "lse"}},
 )

@@ -77,10 +77,13 @@ def build(backend: str = "inductor") -> tuple[CallSubject, ...]:
             f"{function.__name__}, {backend}",
             partial(compute, function, backend),
             supports,
-            Conventions(dead_row=dead, hidden_nonfinite="leaks", weights="never"),
+            conventions,
             (torch.float32,),
         )
-        for function, dead in ((formula, "nan"), (fused, "zero"))
+        for function, conventions in (
+            (formula, Conventions(dead_row="nan", hidden_nonfinite="leaks", weights="never")),
+            (fused, Conventions(dead_row="zero", hidden_nonfinite="leaks", weights="never")),
+        )
     )
 
 

@@ -96,10 +96,10 @@ class TorchMha:
 
 
 def keywords(problem: AnyProblem) -> dict[str, Any]:
-    """The keyword arguments of a problem. True in torch's masks hides; a mask of one row per sample is padding, any other is `attn_mask`, together with the bias.
+    """The keyword arguments of a problem. True in torch's masks hides; one row per sample is padding, any other mask is `attn_mask`, joined with the bias.
 
-    `is_causal` is a hint. Alone it comes with the causal mask, as the documentation requires; where the problem has a mask of its own, that mask accompanies the
-    hint, as users write it.
+    `is_causal` is a hint. Alone it comes with the causal mask, as the documentation requires; where the problem has a mask of its own, that mask accompanies
+    the hint, as users write it.
     """
     batch, heads, queries, keys = problem.shape
     like = next(iter(problem.float_tensors().values()))
