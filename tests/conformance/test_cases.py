@@ -27,7 +27,9 @@ def unmutated(case) -> list:
     """headwise's own implementation, in every form that takes the problem."""
     if isinstance(case.problem, LayerProblem):
         return [HeadwiseLayer(), MutableLayer()]
-    return [MutableAttention()] if case.mode.training else [HeadwiseAttend(), *(HeadwiseAttend(kernel) for kernel in HeadwiseAttend().paths), MutableAttention()]
+    return (
+        [MutableAttention()] if case.mode.training else [HeadwiseAttend(), *(HeadwiseAttend(kernel) for kernel in HeadwiseAttend().paths), MutableAttention()]
+    )
 
 
 def correct(case, subject, problem=None) -> bool:

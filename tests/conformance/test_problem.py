@@ -6,8 +6,8 @@ import torch
 from headwise.attention.layer import LayerParams
 from headwise.attention.position import Alibi, RelativeBuckets, Rotary
 from headwise.conformance.capabilities import ABILITIES, LAYER_ABILITIES, OPTIONS
-from headwise.conformance.problems.layer_problem import LayerProblem
 from headwise.conformance.minimise.shrinker import complexity
+from headwise.conformance.problems.layer_problem import LayerProblem
 from headwise.conformance.problems.problem import Problem
 from headwise.conformance.problems.problem_filter import fit
 from headwise.conformance.problems.problem_pool import core_problems, layer_problems, make_problem, option_problems, size_problems

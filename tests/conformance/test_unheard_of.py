@@ -122,7 +122,9 @@ SUBTLE: dict[str, Steps] = {
     "the sink counts twice where a mask is": {
         "weights": lambda at: softmax(at.scores, at.call.sink if at.call.mask is None or at.call.sink is None else at.call.sink + 0.6931)[0]
     },
-    "a scale of 1 is taken for none": {"raw_scores": lambda at: dot_product(at.q, at.k, at.visible) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw_scores(at)},
+    "a scale of 1 is taken for none": {
+        "raw_scores": lambda at: dot_product(at.q, at.k, at.visible) * at.q.shape[3] ** -0.5 if at.problem.scale == 1.0 else raw_scores(at)
+    },
     "keys past the 128th are forgotten": {"visible": lambda at: visible(at) & (torch.arange(at.k.shape[2]) < 128)},
     "no limit to the left means none at all": {
         "call": lambda at: (
@@ -130,7 +132,9 @@ SUBTLE: dict[str, Steps] = {
         )
     },
     "a NaN that is seen is swept out of the values": {"v": lambda at: v(at).nan_to_num()},
-    "in training dropout is made up for twice": {"used_weights": lambda at: used_weights(at) / (1 - at.problem.dropout) if at.mode.training else used_weights(at)},
+    "in training dropout is made up for twice": {
+        "used_weights": lambda at: used_weights(at) / (1 - at.problem.dropout) if at.mode.training else used_weights(at)
+    },
     "weights are shown in another order where there are as many key heads": {
         "returned_weights": lambda at: at.weights.flip(1) if at.problem.key.shape[1] == at.problem.shape[1] else at.weights
     },
@@ -235,7 +239,13 @@ UNUSUAL: dict[str, Steps] = {
     "everything in float64": {"raw_scores": lambda at: dot_product(at.q.double(), at.k.double(), at.visible) * at.call.scale},
     "a head at a time": {
         "z": lambda at: (
-            torch.cat([weighted_sum(*(x[:, h : h + 1] for x in (at.used_weights, at.v, at.visible.expand(at.used_weights.shape)))) for h in range(at.used_weights.shape[1])], 1)
+            torch.cat(
+                [
+                    weighted_sum(*(x[:, h : h + 1] for x in (at.used_weights, at.v, at.visible.expand(at.used_weights.shape))))
+                    for h in range(at.used_weights.shape[1])
+                ],
+                1,
+            )
             if at.used_weights.shape[1]
             else z(at)
         )
