@@ -58,6 +58,8 @@ def test_without_a_compiler_the_package_works_and_says_so(tmp_path):
     (wheel,) = (tmp_path / "wheels").glob("headwise-*.whl")
     target = tmp_path / "installed"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)], check=True)
+    assert (target / "headwise/__init__.pyi").read_text() == (ROOT / "src/headwise/__init__.pyi").read_text()  # read at import, and by type checkers
+    assert (target / "headwise/py.typed").is_file()
     used = run_in(target, USED)
     assert used.splitlines() == [str(target / "headwise/__init__.py"), "torch.Size([1, 2, 5, 4])"]
     assert "Install GCC or Clang, then headwise again" in " ".join(run_in(target, DOCTOR).split())
