@@ -17,10 +17,10 @@ import pytest
 
 from headwise.cli.app import main
 from headwise.errors import CheckpointError
-from headwise.server.payloads.sample_texts import TEXTS
 from headwise.server.payloads.tensor_payload import from_safetensors, to_safetensors
 from headwise.server.state import first_view_cache as first_views
 from headwise.server.state import model_library as library
+from headwise.server.state.sample_texts import TEXTS
 from headwise.storage import environment
 from headwise.storage.file_stamps import stamps
 from headwise.storage.source_files import Origin

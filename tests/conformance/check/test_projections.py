@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.conformance.adapters.pad_to_size import Sizes
 from headwise.conformance.adapters.projection_weights import find_projections
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.conformance.problems.problem_pool import make_layer_problem
 from headwise.errors import ArgumentError
 from tests.conformance.check import strangers

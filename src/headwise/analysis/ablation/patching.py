@@ -23,7 +23,7 @@ Metric = Callable[[Mapping[str, Tensor]], Tensor]  # from the model's outputs to
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PromptPair:
     """Two passages, and what is measured."""
 
     clean: EvalText
@@ -34,7 +34,7 @@ class Pair:
 
 
 @torch.no_grad()
-def pair(clean: EvalText, corrupt: EvalText, metric: Metric | None) -> Pair:
+def pair(clean: EvalText, corrupt: EvalText, metric: Metric | None) -> PromptPair:
     """What is measured on both, before anything is patched.
 
     Raises:
@@ -47,11 +47,11 @@ def pair(clean: EvalText, corrupt: EvalText, metric: Metric | None) -> Pair:
     goal, start = (float(_measured(chosen, passage.forward, passage.forward.cache.outputs, 1)[0]) for passage in (clean, corrupt))
     if goal == start:
         raise ArgumentError(f"clean and corrupt must differ in the metric, got {goal:.4g} for both. Choose other prompts or another metric.")
-    return Pair(clean, corrupt, chosen, goal, start)
+    return PromptPair(clean, corrupt, chosen, goal, start)
 
 
 @torch.no_grad()
-def recovered(pair: Pair, place: Place) -> Float[Tensor, " H"]:
+def recovered(pair: PromptPair, place: Place) -> Float[Tensor, " H"]:
     """How much of the way each head of a layer brings the metric back."""
     forward, words = pair.corrupt.forward, pair.clean.forward.cache.wo_inputs[place.index]
     found = []

@@ -16,7 +16,7 @@ from headwise.analysis.roles.evidence import Asking, Evidence, gather
 from headwise.analysis.roles.pronouns import read_gap, read_winobias
 from headwise.analysis.roles.role import Reading, Role
 from headwise.analysis.roles.role_dataset import role_dataset
-from headwise.analysis.roles.role_verdict import MARGIN, Verdict, judge
+from headwise.analysis.roles.role_verdict import MARGIN, RoleVerdict, judge
 from headwise.analysis.roles.sentences import read_conllu
 from headwise.analysis.roles.tokenized_text import drawn, longest, special_tokens
 from headwise.deprecation import renamed_parameters
@@ -52,7 +52,7 @@ class RoleResult:
 
     name: str
     part: str
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, RoleVerdict]
     left_out: Mapping[str, str]
 
 

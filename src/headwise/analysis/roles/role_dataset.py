@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from headwise.analysis.intervals import Interval
-from headwise.analysis.roles.role_verdict import Verdict, sure
+from headwise.analysis.roles.role_verdict import RoleVerdict, sure
 from headwise.axes import Bool, Float, Tensor
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NONE = "none"
 
 
-def role_dataset(verdicts: Mapping[str, tuple[str, Verdict]], layers: Sequence[str], margin: float) -> "xarray.Dataset":
+def role_dataset(verdicts: Mapping[str, tuple[str, RoleVerdict]], layers: Sequence[str], margin: float) -> "xarray.Dataset":
     """The Dataset that `hw.roles` returns.
 
     Args:
@@ -53,7 +53,7 @@ def _interval(name: str, dims: tuple[str, ...], found: Sequence[Interval], bare:
     return {key: (dims, np.stack([getattr(interval, attribute).numpy() for interval in found])) for key, attribute in ends.items()}
 
 
-def _labels(tasks: Sequence[str], verdicts: Sequence[Verdict], margin: float) -> np.ndarray:
+def _labels(tasks: Sequence[str], verdicts: Sequence[RoleVerdict], margin: float) -> np.ndarray:
     """For each head the task in which it leads by most, where that is certain; all heads and tasks are looked at at once."""
     looked_at = len(verdicts) * verdicts[0].gain.mean.numel()
     certain: Bool[Tensor, "n L H"] = torch.stack([sure(verdict.gain, looked_at, margin) for verdict in verdicts])

@@ -12,7 +12,7 @@ MARGIN = 0.05  # by how much a head must beat the baseline, for certain, to be s
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class RoleVerdict:
     """What came out for one task.
 
     Attributes:
@@ -39,7 +39,7 @@ class Verdict:
     questions: int
 
 
-def judge(evidence: Evidence, margin: float = MARGIN, seed: int = 0) -> Verdict:
+def judge(evidence: Evidence, margin: float = MARGIN, seed: int = 0) -> RoleVerdict:
     """Choose on one half, judge on the other."""
     counts = evidence.counts
     order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(seed))
@@ -50,7 +50,7 @@ def judge(evidence: Evidence, margin: float = MARGIN, seed: int = 0) -> Verdict:
     own = rule if rule.dim() == 1 else rule[:, best[0], best[1]]
     held, held_baseline, held_gain = (bootstrap(x[second], counts[second], seed) for x in (score, own, score - own))
     gain = evidence.scores - _hardest(evidence, name)
-    return Verdict(
+    return RoleVerdict(
         evidence.task,
         bootstrap(evidence.scores, counts, seed),
         bootstrap(gain, counts, seed),

@@ -13,7 +13,7 @@ from headwise.attention.position import NOPE, Alibi, RelativeBuckets, Rotary
 from headwise.axes import Tensor
 from headwise.conformance.adapters.convention_probe import probe, probe_problem
 from headwise.conformance.adapters.module_subject import BIASES, FixedOptions, Inputs, ModuleCall, ModuleLayer
-from headwise.conformance.adapters.pad_to_size import Sizes
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.conformance.answer import Answer, CallMode
 from headwise.conformance.capabilities import ABILITIES, LAYER_ABILITIES, OPTIONS
 from headwise.conformance.conventions import OURS

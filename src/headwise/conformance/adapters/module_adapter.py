@@ -27,9 +27,9 @@ from headwise.conformance.adapters.convention_probe import (
 from headwise.conformance.adapters.function_adapter import ResolvedSubject
 from headwise.conformance.adapters.headwise_module import adapt_headwise_module
 from headwise.conformance.adapters.module_subject import FixedOptions, Inputs, ModuleCall, ModuleLayer
-from headwise.conformance.adapters.pad_to_size import Sizes
 from headwise.conformance.adapters.projection_weights import Projections, find_projections
 from headwise.conformance.adapters.signature import EXTRA_KEYWORDS, OPTION_NAMES, WEIGHT_FLAGS, Binding
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.conformance.answer import Answer, CallMode
 from headwise.conformance.capabilities import ABILITIES, DTYPES, LAYER_ABILITIES, OPTIONS
 from headwise.conformance.conventions import Conventions

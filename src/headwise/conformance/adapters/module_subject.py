@@ -13,8 +13,8 @@ from headwise.attention.position import NOPE, PositionEncoding, RelativeBuckets
 from headwise.axes import Float, Tensor
 from headwise.conformance.adapters.attention_call import CPU
 from headwise.conformance.adapters.autograd import with_gradients
-from headwise.conformance.adapters.cut_to_size import cut_call, cut_layer, resize_layer
-from headwise.conformance.adapters.pad_to_size import Sizes, pad_call, pad_layer
+from headwise.conformance.adapters.sizing.cut_to_size import cut_call, cut_layer, resize_layer
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes, pad_call, pad_layer
 from headwise.conformance.answer import PLAIN, Answer, CallMode
 from headwise.conformance.conventions import Conventions
 from headwise.conformance.problems.layer_problem import AnyProblem, LayerProblem

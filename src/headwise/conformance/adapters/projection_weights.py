@@ -8,7 +8,7 @@ from torch import nn
 
 from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
-from headwise.conformance.adapters.pad_to_size import Sizes
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.errors import ArgumentError
 
 # The last part of a submodule's or parameter's name, by role.

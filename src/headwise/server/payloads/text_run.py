@@ -10,8 +10,8 @@ from headwise.models.inputs.token_text import token_texts
 from headwise.render.head_view import key_tokens, query_tokens
 from headwise.render.measure import head_table, measures
 from headwise.server.payloads.model_output import ModelOutput, final_output, output_facts, output_kind
-from headwise.server.payloads.sample_texts import MAX_CHARACTERS
 from headwise.server.payloads.weight_maps import top_level
+from headwise.server.state.sample_texts import MAX_CHARACTERS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,6 @@ from starlette.routing import Route
 
 from headwise import __version__
 from headwise.server.guard import BODY_BYTES
-from headwise.server.payloads.sample_texts import MAX_CHARACTERS
 from headwise.server.responses import json_response
 from headwise.server.routes.runs import MAX_CELLS
 from headwise.server.state.app_state import AppState, available_features
@@ -17,6 +16,7 @@ from headwise.server.state.build_info import kill_matrix
 from headwise.server.state.edit_history import MAX_EDITS
 from headwise.server.state.jobs import MAX_RUNNING
 from headwise.server.state.run_cache import once
+from headwise.server.state.sample_texts import MAX_CHARACTERS
 from headwise.server.work.transformers_import import import_transformers
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from starlette.routing import Route
 from headwise.errors import RequestError
 from headwise.progress import ProgressCallback
 from headwise.server.guard import check_token
-from headwise.server.payloads.sample_texts import MAX_CHARACTERS
 from headwise.server.responses import json_response, read_body
 from headwise.server.routes.about import OURS
 from headwise.server.state.app_state import AppState, available_features
 from headwise.server.state.jobs import Job, JobCancelled
+from headwise.server.state.sample_texts import MAX_CHARACTERS
 from headwise.server.work.transformers_import import import_transformers
 from headwise.server.work.worker_client import run_in_process
 

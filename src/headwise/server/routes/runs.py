@@ -9,12 +9,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headwise.errors import RequestError
-from headwise.server.payloads.sample_texts import THUMBNAIL
 from headwise.server.payloads.tensor_payload import to_safetensors
 from headwise.server.responses import BINARY, CACHED, array_response, choice_parameter, integer_parameter, json_response, read_body
 from headwise.server.state.app_state import AppState
 from headwise.server.state.first_view import head_means, show_first_view, store_first_view
 from headwise.server.state.run_cache import CachedRun
+from headwise.server.state.sample_texts import THUMBNAIL
 
 if TYPE_CHECKING:
     from headwise.models.run import Run

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwise.server.payloads.sample_texts import TEXTS
 from headwise.server.state.jobs import Jobs
 from headwise.server.state.model_library import ModelEntry, ModelLibrary, entry
 from headwise.server.state.run_cache import RunCache
+from headwise.server.state.sample_texts import TEXTS
 from headwise.server.state.sessions import Sessions
 from headwise.server.work.thread_pools import ThreadPools
 

@@ -4,12 +4,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headwise.errors import RequestError
-from headwise.server.payloads.sample_texts import TEXTS, THUMBNAIL
 from headwise.server.state import first_view_cache
 from headwise.server.state.app_state import AppState
 from headwise.server.state.first_view_cache import Arrays, FirstView
 from headwise.server.state.model_library import ModelEntry, model_facts
 from headwise.server.state.run_cache import CachedRun
+from headwise.server.state.sample_texts import TEXTS, THUMBNAIL
 
 if TYPE_CHECKING:
     from headwise.models.run import Run

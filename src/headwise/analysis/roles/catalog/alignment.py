@@ -11,15 +11,15 @@ from headwise.analysis.roles.role import Ask, Questions, Reading, Role
 
 
 @dataclass(frozen=True, eq=False)
-class Pair(Reading):
+class AlignedReading(Reading):
     """An input, and which of its parts belong together."""
 
     aligned: AlignedPairs
 
 
-def read(model, corpus: Corpus) -> Iterator[Pair]:
+def read(model, corpus: Corpus) -> Iterator[AlignedReading]:
     for aligned in corpus.some(corpus.aligned):
-        yield Pair(aligned.what, aligned)
+        yield AlignedReading(aligned.what, aligned)
 
 
 def asker(model, corpus: Corpus) -> Ask:

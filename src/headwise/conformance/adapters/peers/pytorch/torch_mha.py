@@ -12,8 +12,8 @@ from torch import nn
 from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
 from headwise.conformance.adapters.module_subject import BIASES, FixedOptions, Inputs, ModuleCall, ModuleLayer
-from headwise.conformance.adapters.pad_to_size import Sizes
 from headwise.conformance.adapters.peer import Peer
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.conformance.answer import Answer, CallMode
 from headwise.conformance.capabilities import ABILITIES, DTYPES
 from headwise.conformance.conventions import Conventions

@@ -4,7 +4,7 @@ from typing import Any
 
 from headwise.attention.layer import LayerParams
 from headwise.axes import Tensor
-from headwise.conformance.adapters.pad_to_size import Sizes
+from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.conformance.problems.layer_problem import LayerProblem
 from headwise.conformance.problems.plane_slicing import with_heads, with_keys, with_planes, with_queries, with_rows
 from headwise.conformance.problems.problem import Problem

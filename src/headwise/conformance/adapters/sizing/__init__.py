@@ -1,0 +1,1 @@
+"""A problem of any size asked of a module whose size is fixed: cut down to it, or padded up to it."""
