@@ -9,10 +9,10 @@ from torch import nn
 
 from headwise.attention.layer import LayerOutput, LayerParams, Trace
 from headwise.attention.module import MultiHeadAttention
-from headwise.attention.position import NOPE, Alibi, RelativeBuckets, Rotary
+from headwise.attention.position import Alibi, RelativeBuckets, Rotary
 from headwise.axes import Tensor
 from headwise.conformance.adapters.convention_probe import probe, probe_problem
-from headwise.conformance.adapters.module_subject import BIASES, FixedOptions, Inputs, ModuleCall, ModuleLayer
+from headwise.conformance.adapters.module_subject import BIASES, FixedOptions, Inputs, ModuleCall, ModuleLayer, has_positions
 from headwise.conformance.adapters.sizing.pad_to_size import Sizes
 from headwise.conformance.answer import Answer, CallMode
 from headwise.conformance.capabilities import ABILITIES, LAYER_ABILITIES, OPTIONS
@@ -63,8 +63,8 @@ class HeadwiseModule:
         traced = mode.weights or mode.path == "trace"
         if not isinstance(problem, LayerProblem) or not problem.chunks:
             return _answer([self._call("trace" if traced else "__call__", parameters, inputs, problem)], self._transposed)
-        if traced or problem.query_offset is not None or problem.context is not None:
-            raise NotSupported("Chunks are decoded, without weights, an offset or a context.")
+        if traced or not problem.causal or problem.query_offset is not None or problem.context is not None:
+            raise NotSupported("Chunks are decoded: causally, and without weights, an offset or a context.")
         past, found = None, []
         for chunk in chunk_slices(problem):
             planes = {name: plane_of_chunk(getattr(problem, name), chunk, chunk.stop) for name in ("mask", "bias")}
@@ -128,12 +128,12 @@ def adapt_headwise_module(
     body = HeadwiseModule(module, fixed)
     abilities = frozenset(ABILITIES) - {"lse", "empty"} - (frozenset({"groups"}) if sizes.num_heads == sizes.num_kv_heads else frozenset())
     supports = fixed.names | ARGUMENTS | abilities
-    of_layer = {"settable", "context", "chunks"} | ({"biases"} if fixed.biases else set())
-    if fixed.position != NOPE:
+    of_layer = {"settable", "context"} | ({"biases"} if fixed.biases else set()) | ({"chunks"} if fixed.causal else set())
+    if has_positions(fixed.position):
         of_layer.add(POSITIONS[type(fixed.position)])
     layer = ModuleLayer(name, body, supports | of_layer, OURS, dtypes, device, paths=("trace",))
     lacks = {option: "the module was made without it" for option in OPTIONS if option not in supports}
     lacks |= {ability: "the module was made without it" for ability in LAYER_ABILITIES if ability not in layer.supports}
     call = ModuleCall(name, body, supports - {"offset_by_row", "value_width", "query_offset"}, OURS, dtypes, device, paths=("trace",))
     wide_enough = call.cut is not None and not isinstance(probe(call, call.cut(probe_problem(batch=1, queries=5))), NotSupported)
-    return [(call, {}), (layer, lacks)] if wide_enough and fixed.position == NOPE else [(layer, lacks)]
+    return [(call, {}), (layer, lacks)] if wide_enough and not has_positions(fixed.position) else [(layer, lacks)]

@@ -76,7 +76,7 @@ class FixedOptions:
         if isinstance(self.position, RelativeBuckets):
             table = random_normal(len(self.position.table), heads, seed=212).to(problem.x)
             changes["position"] = replace(self.position, table=table)
-        elif self.position != NOPE:
+        elif has_positions(self.position):
             changes["position"] = self.position
         return problem.replace(**changes) if changes else problem
 
@@ -101,14 +101,21 @@ class FixedOptions:
         if not isinstance(problem, LayerProblem):
             return
         if not same_position(problem.position, self.position):
-            raise NotSupported("The module has a position encoding of its own." if self.position != NOPE else "The module has no position encoding.")
+            raise NotSupported("The module has a position encoding of its own." if has_positions(self.position) else "The module has no position encoding.")
         lacking = [name for name in BIASES if name not in self.biases and getattr(problem.params, name) is not None]
         if lacking:
             raise NotSupported(f"The module has no {', '.join(lacking)}.")
 
 
+def has_positions(position: PositionEncoding) -> bool:
+    """Whether this is a position encoding at all: a copy of `NOPE` is not one, though it is another object."""
+    return type(position) is not PositionEncoding
+
+
 def same_position(one: PositionEncoding, other: PositionEncoding) -> bool:
     """Whether two position encodings have the same settings, the learned table of relative buckets apart."""
+    if not has_positions(one) or not has_positions(other):
+        return has_positions(one) == has_positions(other)
     if isinstance(one, RelativeBuckets) and isinstance(other, RelativeBuckets):
         settings = [(buckets.max_distance, buckets.bidirectional, len(buckets.table)) for buckets in (one, other)]
         return settings[0] == settings[1]
@@ -176,7 +183,7 @@ class ModuleLayer:
     def _run(self, problem: LayerProblem, mode: CallMode) -> Answer:
         params, (d_model, heads, head_dim) = problem.params, problem.params.w_q.shape
         sizes = self.body.sizes(Sizes(d_model, params.w_k.shape[0], heads, params.w_k.shape[1], head_dim, params.w_v.shape[2]))
-        if self.body.fixed.position != NOPE and (heads, head_dim) != (sizes.num_heads, sizes.head_dim):
+        if has_positions(self.body.fixed.position) and (heads, head_dim) != (sizes.num_heads, sizes.head_dim):
             raise NotSupported("Its position encoding depends on the number of heads and their width.")
         padded = pad_layer(problem, sizes)
         context = padded.x if padded.context is None else padded.context
@@ -239,7 +246,7 @@ class ModuleCall:
 
 
 def _fitted_layer(problem: LayerProblem, sizes: Sizes, fixed: FixedOptions) -> LayerProblem:
-    exact = fixed.position != NOPE or fixed.context
+    exact = has_positions(fixed.position) or fixed.context
     return fixed.applied_to_layer(resize_layer(problem, sizes) if exact else cut_layer(problem, sizes))
 
 
