@@ -12,6 +12,7 @@ from typing import Any
 from headwise.interventions.save_record import RECORD
 from headwise.models.loading.checkpoint_files import PICKLES
 from headwise.storage.atomic_folder import Replacing
+from headwise.storage.contained_files import contained_file, leads_out
 from headwise.storage.source_files import Origin
 
 WEIGHTS, INDEX = "*.safetensors", "*.safetensors.index.json"
@@ -40,15 +41,22 @@ class SourceContents:
 
 
 def source_contents(origin: Origin) -> SourceContents:
-    """Which files of a source are written, copied or left out. A subfolder is copied completely or left out completely."""
+    """Which files of a source are written, copied or left out. A subfolder is copied completely or left out completely.
+
+    Raises:
+        CheckpointError: a weight file lies outside the source's folder, or is no regular file.
+    """
     own = [name for name in origin.files if "/" not in name]
     left_out = {name: "weights in another format" for name in own if _matches(name, OTHER_WEIGHTS)}
     weights = [name for name in own if _matches(name, (WEIGHTS,))]
     shards = _read_weights(origin.folder, weights)
+    for name in shards:
+        contained_file(origin.folder, name)
     left_out |= {name: "weights that transformers does not read" for name in weights if name not in shards}
     folders = dict.fromkeys(name.partition("/")[0] for name in origin.files if "/" in name)
     left_out |= {f"{folder}/": why for folder in folders if (why := _why_left_out(folder, origin)) is not None}
     left_out |= dict.fromkeys(_linked_folders(origin.folder), "a link to a folder")
+    left_out |= {name: "a link that leads out of the folder" for name in origin.files if name not in left_out and leads_out(origin.folder, name)}
     gone = {RECORD, *shards}
     copied = [name for name in origin.files if name not in gone and name not in left_out and f"{name.partition('/')[0]}/" not in left_out]
     return SourceContents(tuple(sorted(shards)), tuple(copied), left_out)
@@ -82,6 +90,8 @@ def sha256(path: Path) -> str:
 
 
 def _record(folder: Path) -> dict[str, Any] | None:
+    if not (folder / RECORD).is_file():  # a named pipe would block
+        return None
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):

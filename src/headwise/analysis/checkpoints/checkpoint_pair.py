@@ -11,6 +11,7 @@ from headwise.analysis.checkpoints.parameter_source import ADAPTER, Adapted, InM
 from headwise.errors import ArgumentError, ArgumentTypeError, ModelError, UnsupportedAdapter
 from headwise.interventions.head_parameters import HeadMap
 from headwise.models.hooks.derived_model import derive_model
+from headwise.models.loading.checkpoint_files import check_contained
 from headwise.models.loading.demo import demo
 from headwise.models.loading.empty_model import config_of, empty_model, prefix_of
 from headwise.models.loading.open_model import open_model
@@ -139,11 +140,12 @@ def _stated(hf: Any, name: str) -> Any:
 
 
 def _folder(given: str | Path) -> Path | None:
-    """The folder of a checkpoint; None where it has to be opened first."""
+    """The folder of a checkpoint, none of whose files leads out of it; None where it has to be opened first."""
     if str(given).startswith("demo:"):
         where, _ = demo(str(given).removeprefix("demo:"))
         return Path(where) if isinstance(where, str) else None
-    if Path(given).is_dir():
-        return Path(given)
-    origin = origin_of(str(given))
-    return None if origin is None else origin.folder
+    origin = None if Path(given).is_dir() else origin_of(str(given))
+    folder = Path(given) if Path(given).is_dir() else None if origin is None else origin.folder
+    if folder is not None:
+        check_contained(folder)
+    return folder

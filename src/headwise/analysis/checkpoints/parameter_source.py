@@ -12,7 +12,7 @@ from torch import nn
 from headwise.axes import Tensor
 from headwise.errors import CheckpointError, MissingPackage, UnsupportedAdapter
 from headwise.interventions.tensor_names import candidates
-from headwise.models.loading.checkpoint_files import check_files
+from headwise.models.loading.checkpoint_files import check_contained, check_files
 
 ADAPTER = "adapter_config.json"
 PLAIN = {"LORA"}  # adapters that are one product a module
@@ -102,8 +102,9 @@ def adapter_config(folder: Path) -> Any:
     """What an adapter says of itself.
 
     Raises:
-        CheckpointError: it cannot be read.
+        CheckpointError: it cannot be read, or a file of the folder lies outside it.
     """
+    check_contained(folder)
     try:
         return json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -10,7 +10,9 @@ from transformers import PreTrainedModel
 
 from headwise.axes import Tensor
 from headwise.errors import CheckpointError
+from headwise.storage.contained_files import contained_file
 
+READ = ("*.safetensors", "*.json", "*.txt", "*.model", "*.tiktoken", "*.jinja")  # the files of a folder that transformers and peft may read
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 
 
@@ -20,6 +22,7 @@ def check_files(folder: Path) -> None:
     Raises:
         CheckpointError: a file is missing, broken or refused; the message names it.
     """
+    check_contained(folder)
     config = folder / "config.json"
     if not config.is_file():
         raise CheckpointError(f"a model directory must hold config.json, got {str(folder)!r} without one. Pass the directory that save_pretrained wrote.")
@@ -40,6 +43,21 @@ def check_files(folder: Path) -> None:
         raise CheckpointError(f"a model directory must hold weights, got {str(folder)!r} without a safetensors file. Fetch the model again.")
     for path in [*files, *_listed(folder)]:
         _check_whole(path)
+
+
+def check_contained(folder: Path) -> None:
+    """Check that every file that may be read is a regular file inside the folder: those there, and those that an index names.
+
+    Nothing is opened before its kind is known, so that a named pipe cannot block.
+
+    Raises:
+        CheckpointError: one lies outside, or is a pipe, a socket, a device or a folder.
+    """
+    for pattern in READ:
+        for path in sorted(folder.glob(pattern)):
+            if pattern == "*.safetensors" or not path.is_dir():
+                contained_file(folder, path.name)
+    _listed(folder)
 
 
 def check_fit(hf: PreTrainedModel, info: dict[str, Any]) -> None:
@@ -87,7 +105,9 @@ def _listed(folder: Path) -> list[Path]:
     found: list[Path] = []
     for index in sorted(folder.glob("*.safetensors.index.json")):
         try:
-            found += [folder / name for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))]
+            found += [contained_file(folder, name) for name in dict.fromkeys(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())]
+        except CheckpointError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{index.name} must list the weights' files, got {type(error).__name__}. Fetch the model again.") from None
     return found

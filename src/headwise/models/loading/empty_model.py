@@ -16,7 +16,7 @@ from transformers import AutoConfig, PreTrainedModel
 
 from headwise.axes import Tensor
 from headwise.errors import CheckpointError
-from headwise.models.loading.open_model import FAILURES, class_of
+from headwise.models.loading.open_model import FAILURES, check_needs_no_code, class_of, needs_code
 
 SMALL = 1 << 16  # numbers of a parameter that is filled with its own: norms, biases, sinks
 GAIN = 0.05  # of the random numbers: small enough that a deep model stays finite
@@ -32,6 +32,7 @@ def empty_model(folder: Path, numbers: Callable[[str, tuple[int, ...]], Tensor |
         CheckpointError: the configuration cannot be read, or builds no model.
     """
     config = config_of(folder)
+    check_needs_no_code(str(folder), config)
     kind: Any = class_of(config, False)
     try:
         with _without_room():
@@ -55,12 +56,14 @@ def config_of(folder: Path) -> Any:
         CheckpointError: it cannot be read.
     """
     try:
-        return AutoConfig.from_pretrained(str(folder))
+        return AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     except FAILURES as error:
         raise _refused(folder, error) from None
 
 
 def _refused(folder: Path, error: Exception) -> CheckpointError:
+    if "trust_remote_code" in str(error):
+        return CheckpointError(needs_code(str(folder)))
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return CheckpointError(f"a checkpoint must have a configuration that transformers builds, got {str(folder)!r}: {reason}")
 

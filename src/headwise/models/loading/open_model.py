@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from headwise.errors import ArgumentError, ArgumentTypeError, CheckpointError
-from headwise.models.loading.checkpoint_files import check_files, check_fit, check_numbers
+from headwise.models.loading.checkpoint_files import check_contained, check_files, check_fit, check_numbers
 from headwise.models.loading.conversion import converted
 from headwise.models.loading.demo import demo
 from headwise.models.model import Model
@@ -69,12 +69,16 @@ def open_model(
     if isinstance(where, nn.Module):
         return Model(_moved(where if dtype is None else where.to(_dtype(dtype)), device), tokenizer, str(source), note)
     origin = origin_of(where)
+    if origin is not None:
+        check_contained(origin.folder)  # also of a hub id, whose files are in the cache
     with _quiet(where):
         hf = _load(where, _dtype(dtype), trust_remote_code)
         loaded_tokenizer = _tokenizer(where, trust_remote_code) if tokenizer is None else tokenizer
         loaded_tokenizer = _tokenizer(str(tokenizer), trust_remote_code) if isinstance(tokenizer, str | Path) else loaded_tokenizer
     check_numbers(hf)
-    return Model(_moved(hf, device), loaded_tokenizer, str(source), note, origin if origin is not None else origin_of(where))
+    if origin is None and (origin := origin_of(where)) is not None:
+        check_contained(origin.folder)  # it was not in the cache before
+    return Model(_moved(hf, device), loaded_tokenizer, str(source), note or _unused_code(hf, trust_remote_code), origin)
 
 
 def _loaded(hf: nn.Module, tokenizer: Any, dtype: Any, device: Any) -> Model:
@@ -118,12 +122,42 @@ def _load(where: str, dtype: Any, trust_remote_code: bool) -> PreTrainedModel:
     try:
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
         kind = class_of(config, trust_remote_code)
+        if not trust_remote_code:
+            check_needs_no_code(where, config)
         extra = {"trust_remote_code": True} if trust_remote_code else {}
         hf, info = kind.from_pretrained(where, use_safetensors=True, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra)
+    except CheckpointError:
+        raise
     except FAILURES as error:
         raise CheckpointError(_explained(where, error)) from None
     check_fit(hf, info)
     return hf
+
+
+def check_needs_no_code(where: str, config: Any) -> None:
+    """Check that transformers has the class of a checkpoint that comes with code, even where it knows the type.
+
+    Raises:
+        CheckpointError: it has not.
+    """
+    name = (config.architectures or [None])[0]
+    if getattr(config, "auto_map", None) and name is not None and not hasattr(transformers, name):
+        raise CheckpointError(needs_code(where, f"for its class {name!r}"))
+
+
+def needs_code(where: str, what: str = "") -> str:
+    """What to tell of a checkpoint that cannot be opened without its own code."""
+    return (
+        f"a model must not need code of its own, got {where!r}, which does{f' {what}' if what else ''}. Read that code, then pass trust_remote_code=True "
+        "to headwise.open_model in Python and use the model that it returns; the command line and the page never run a checkpoint's code."
+    )
+
+
+def _unused_code(hf: PreTrainedModel, trust_remote_code: bool) -> str | None:
+    """A note where a checkpoint comes with code that was not needed: transformers has a class of the same name."""
+    if trust_remote_code or not getattr(hf.config, "auto_map", None):
+        return None
+    return f"its auto_map names code of its own, which was not run: these are the numbers of transformers' own {type(hf).__name__}"
 
 
 def class_of(config: Any, trust_remote_code: bool) -> Any:
@@ -139,7 +173,7 @@ def _explained(where: str, error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     reason = " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])
     if "trust_remote_code" in str(error):
-        return f"a model must not need code of its own, got {where!r}, which does. Read that code, then pass trust_remote_code=True."
+        return needs_code(where)
     if not Path(where).is_dir() and isinstance(error, OSError):
         return f"source must be a directory or a model on the hub that can be reached, got {where!r}. Check the name; HF_HUB_OFFLINE=1 forbids the hub."
     stated = _stated(where)
