@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from headwise.attention.dense import dot_product, repeat_kv, softmax, weighted_sum
+from headwise.conformance.check import DETECT_MOST
 from headwise.conformance.comparison.finding import Finding
 from headwise.conformance.invariants.invariant import first_finding, invariants
 from headwise.conformance.mutations.mutable_attention import MutableAttention, call, k, output, raw_scores, scores, used_weights, v, visible, weights, z
@@ -264,7 +265,9 @@ def accused_by(steps: Steps, stop: bool) -> dict[str, Finding]:
     """The laws that fall at the full level; the first is enough where something is wrong."""
     found = {}
     way = MutableAttention(steps, supports=MutableAttention().supports - {"batch_invariance"})
-    for name, law in invariants("call", "layer").items():
+    known = invariants("call", "layer")
+    for name in sorted(known, key=lambda name: name not in DETECT_MOST) if stop else known:
+        law = known[name]
         finding = first_finding(name, law, way, "full") if law.applies_to(way) else None
         if finding is not None:
             found[name] = finding

@@ -31,6 +31,7 @@ def check(
     shrinking: Annotated[
         float | None, typer.Option(help="Seconds that all failures together may be made smaller; 10 at quick and 60 at full when absent.")
     ] = None,
+    stop_at_first: Annotated[bool, typer.Option("--stop-at-first", help="End at the first result that is wrong: only whether there is a fault.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page to this file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML to this file.")] = None,
     json: Json = False,
@@ -58,6 +59,7 @@ def check(
         timeout=timeout,
         arguments=_pairs("arg", arg),
         shrinking=shrinking,
+        stop_at_first=stop_at_first,
     )
     _write(html, report.to_html)
     _write(junit, report.to_junit)

@@ -4,7 +4,7 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -65,6 +65,7 @@ def check(
     arguments: Mapping[str, object] | None = None,
     progress: ProgressCallback | None = None,
     shrinking: float | None = None,
+    stop_at_first: bool = False,
 ) -> Report:
     """Try to prove an attention wrong, and report the smallest input on which it is.
 
@@ -79,6 +80,8 @@ def check(
         arguments: the arguments with which a class or a peer is made.
         progress: called with each step; a progress bar on a terminal when absent.
         shrinking: seconds for minimising all failures together; as the level has it when absent.
+        stop_at_first: end at the first result that is wrong under every convention, trying the invariants that detect most first: for tests that only ask
+            whether there is a fault. What was not reached is listed in the report as not tested.
 
     Raises:
         ArgumentError, ArgumentTypeError: the subject cannot be checked, or an argument is invalid.
@@ -105,7 +108,7 @@ def check(
     options = {"arguments": given, "declared": declared_conventions(conventions), "dtype": dtype, "device": device}
     bar = progress_bar(name) if progress is None else nullcontext(progress)
     with torch.random.fork_rng(devices=[]), isolated(subject, timeout, options) as resolved, bar as report_progress:
-        trials = [_trial(one, level, report_progress) for one in resolved]
+        trials = list(_trials(resolved, level, report_progress, stop_at_first))
         effort = BUDGETS[level].shrinking if shrinking is None else Effort(sys.maxsize, shrinking)
         known: dict[tuple[Hashable, ...], Minimised] = {}
         found = ((trial, failure) for trial in trials for failure in failures_of(trial, name, effort, given, report_progress, known))
@@ -119,10 +122,14 @@ def check(
         conventions=_conventions(trials),
         findings=tuple(failures),
         problems_passed={invariant: count for invariant, count in passed.items() if invariant not in failed},
-        not_tested=_not_tested(trials),
+        not_tested=_not_tested(trials, stop_at_first),
         calls=sum(trial.watched.calls for trial in trials),
         seconds=time.monotonic() - start,
     )
+
+
+# The oracle judges every number of every problem in every dtype; these find what it has no problem for.
+DETECT_MOST = ("error_within_rounding", "code_paths_agree", "gradients_are_correct")
 
 
 def _require_device(device: str | None) -> None:
@@ -133,22 +140,36 @@ def _require_device(device: str | None) -> None:
         raise ArgumentError(f"device must be one that torch finds here, got {device!r} ({str(error).splitlines()[0]}). Leave it out for the CPU.") from None
 
 
-def _trial(resolved: ResolvedSubject, level: CheckLevel, progress: ProgressCallback) -> Trial:
+def _trials(resolved: Iterable[ResolvedSubject], level: CheckLevel, progress: ProgressCallback, stop_at_first: bool) -> Iterator[Trial]:
+    """Each view of the subject; none after the first that is wrong, where that is enough."""
+    for one in resolved:
+        trial = _trial(one, level, progress, stop_at_first)
+        yield trial
+        if stop_at_first and trial.wrong:
+            return
+
+
+def _trial(resolved: ResolvedSubject, level: CheckLevel, progress: ProgressCallback, stop_at_first: bool) -> Trial:
     """Every invariant on its problems, then the formula on random problems."""
     trial = Trial(resolved, WatchedSubject(resolved.subject, noted=dict(getattr(resolved.subject, "noted", {}))))
     applicable = {name: invariant for name, invariant in invariants("call", "layer").items() if invariant.applies_to(trial.watched)}
-    for n, (name, invariant) in enumerate(applicable.items()):
+    order = sorted(applicable, key=lambda name: name not in DETECT_MOST) if stop_at_first else list(applicable)
+    for n, name in enumerate(order):
+        invariant = applicable[name]
         progress(f"{invariant.code} {invariant.statement}", n, len(applicable))
-        _try(trial, name, invariant, invariant.problems(trial.watched, level), BUDGETS[level].kinds)
+        _try(trial, name, invariant, invariant.problems(trial.watched, level), BUDGETS[level].kinds, stop_at_first)
+        if stop_at_first and trial.wrong:
+            return trial
     if trial.watched.level == "call":
         progress("random problems", len(applicable), len(applicable))
         budget = BUDGETS[level]
-        search(trial.watched, lambda problem: _try(trial, "definition", DEFINITION, [problem], 6 * budget.kinds), budget.random, budget.random_seconds)
+        kinds = 6 * budget.kinds
+        search(trial.watched, lambda problem: _try(trial, "definition", DEFINITION, [problem], kinds, stop_at_first), budget.random, budget.random_seconds)
     return trial
 
 
-def _try(trial: Trial, name: str, invariant: Invariant, problems: Iterable[AnyProblem], kinds: int) -> None:
-    """Judge the subject on these problems and keep the simplest violation of each kind."""
+def _try(trial: Trial, name: str, invariant: Invariant, problems: Iterable[AnyProblem], kinds: int, stop_at_first: bool) -> None:
+    """Judge the subject on these problems and keep the simplest violation of each kind; no further than the first wrong one, where that is enough."""
     cut = getattr(trial.watched.subject, "cut", None)
     for problem in problems if cut is None else map(cut, problems):
         try:
@@ -165,6 +186,8 @@ def _try(trial: Trial, name: str, invariant: Invariant, problems: Iterable[AnyPr
         below_limit = len([kind for kind in trial.smallest if kind[0] == violation.invariant]) < kinds
         if (known is None and below_limit) or (known is not None and complexity(violation.judged) < complexity(known.judged)):
             trial.smallest[violation.kind] = violation
+        if stop_at_first and trial.wrong:
+            return
 
 
 def _conventions(trials: list[Trial]) -> tuple[ResolvedConvention, ...]:
@@ -185,7 +208,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _not_tested(trials: list[Trial]) -> dict[str, str]:
+def _not_tested(trials: list[Trial], stop_at_first: bool) -> dict[str, str]:
     """What was not tested and why; of two views of a module, only what neither could test."""
     lacking: dict[str, str] = {}
     for trial in trials:
@@ -196,7 +219,8 @@ def _not_tested(trials: list[Trial]) -> dict[str, str]:
     for name, invariant in invariants("call", "layer").items():
         if name not in tried and levels & set(invariant.levels):
             needs = sorted(invariant.needs - frozenset().union(*(trial.watched.supports for trial in trials)))
-            lacking[name] = f"it needs {', '.join(needs)}" if needs else "it has no problem that the subject takes"
+            unreached = "not reached: the check stopped at the first failure" if stop_at_first and any(trial.wrong for trial in trials) else ""
+            lacking[name] = f"it needs {', '.join(needs)}" if needs else unreached or "it has no problem that the subject takes"
     return lacking
 
 

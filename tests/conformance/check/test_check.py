@@ -9,13 +9,14 @@ import torch
 import headwise as hw
 from headwise.attention.attend import attend
 from headwise.conformance.adapters.headwise_attention import HeadwiseAttend
-from headwise.conformance.check import check
+from headwise.conformance.check import DETECT_MOST, check
+from headwise.conformance.invariants.invariant import invariants
 from tests.conformance.check import strangers
 
 
 @pytest.mark.parametrize("name", strangers.WRONG)
 def test_a_fault_that_is_in_no_file_is_found(plain, name):
-    report = check(strangers.WRONG[name], level="full", conventions={"corner": "bottom-right"})
+    report = check(strangers.WRONG[name], level="full", conventions={"corner": "bottom-right"}, shrinking=0, stop_at_first=True)
     assert not report.passed, str(report)
     assert any(failure.severity == "wrong" for failure in report.failures)
 
@@ -273,3 +274,22 @@ def test_old_names_of_invariants_and_rules_of_cases_work_with_a_warning():
         hw.Case("any_real_scale", hw.cases()[0].problem).check(attend)
     with pytest.warns(DeprecationWarning, match="'dies' is deprecated .* Use 'crashes'"):
         hw.Case("dies", hw.cases()[0].problem).check(attend)
+
+
+def test_a_check_may_stop_at_the_first_fault():
+    report = check(strangers.wrong_scale, stop_at_first=True)
+    assert not report.passed
+    assert len(report.failures) == 1
+    assert report.calls < check(strangers.wrong_scale).calls
+    assert "not reached: the check stopped at the first failure" in report.not_tested.values()
+
+
+def test_a_check_of_what_is_right_does_not_stop():
+    report, whole = check(attend, stop_at_first=True), check(attend)
+    assert report.passed
+    assert report.problems_passed == whole.problems_passed
+    assert "not reached: the check stopped at the first failure" not in report.not_tested.values()
+
+
+def test_the_invariants_that_are_tried_first_exist():
+    assert set(DETECT_MOST) <= set(invariants("call", "layer"))

@@ -73,6 +73,11 @@ class Trial:
     violations: dict[str, list[Violation]] = field(default_factory=dict)
 
     @property
+    def wrong(self) -> bool:
+        """Whether something was found that is wrong under every convention, not fragile only."""
+        return any(violation.finding.severity == "wrong" for found in self.violations.values() for violation in found)
+
+    @property
     def view(self) -> str:
         """Which of several subjects that represent one: a module as a layer, a model, an opset."""
         return f"{self.watched.name}, as a layer" if self.watched.level == "layer" else self.watched.name
