@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from headwise.analysis.ablation.eval_text import EvalText, Evaluator, check_texts
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator, check_texts, real_queries
 from headwise.attention.weights import weights
 from headwise.axes import Float, Int, Tensor
 from headwise.deprecation import renamed_parameters
@@ -119,7 +119,8 @@ def _patterns(passage: EvalText, generator: torch.Generator) -> Float[Tensor, "N
         asked, lse = heard.request, heard.attended.lse
         length = asked.query.shape[2]
         if rows is None:
-            rows = torch.randperm(length, generator=generator)[:ROWS].sort().values
+            real = real_queries(passage, next(place for place in passage.places if place.index == heard.index))[0].nonzero()[:, 0]
+            rows = real[torch.randperm(len(real), generator=generator)[:ROWS]].sort().values
         every = weights(asked.query[:1], asked.key[:1], lse[:1], asked.call, slice(0, length), slice(0, asked.key.shape[2]))[0, :, rows].double()
         found.append(torch.cat([every, (1 - every.sum(-1, keepdim=True)).clamp(min=0)], -1))
 
@@ -147,7 +148,7 @@ class _Writes:
 
     def see(self, passage: EvalText) -> None:
         session = passage.forward.session
-        reads = [passage.forward.cache.wo_inputs[place.index].double().flatten(0, 1) for place in passage.places]
+        reads = [passage.forward.cache.wo_inputs[place.index][real_queries(passage, place)].double() for place in passage.places]
         moments = [torch.einsum("nhe,nhf->hef", read, read) for read in reads]
         modules = [session.module(session.layout.sites[place.index].output.module) for place in passage.places]
         self.blocks = [w_o_by_head(module, place.heads).double() for module, place in zip(modules, passage.places, strict=True)]
@@ -172,26 +173,22 @@ def _root(moment: Float[Tensor, "E E"]) -> Float[Tensor, "E E"]:
     return values.clamp(min=0).sqrt()[:, None] * vectors.t()
 
 
-def clusters(similarity: Float[Tensor, "N N"], near: float) -> Int[Tensor, " N"]:
-    """Average linkage: the two groups that are most alike on average become one, until none are as near as that.
+def clusters(similarity: Float[Tensor, "N N"], min_similarity: float) -> Int[Tensor, " N"]:
+    """Clusters of heads by average linkage, numbered by size from 0: the two clusters most similar on average are merged until none reach `min_similarity`.
 
     Example:
         >>> clusters(torch.tensor([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]), 0.5).tolist()
         [0, 1, 0]
     """
-    alike = similarity.numpy().astype(float).copy()
-    groups = [[i] for i in range(len(alike))]  # an empty one has been joined to another
-    np.fill_diagonal(alike, -np.inf)
-    while True:
-        a, b = divmod(int(alike.argmax()), len(alike))
-        if not alike[a, b] >= near:
-            break
-        one, other = groups[a], groups[b]
-        merged = (alike[a] * len(one) + alike[b] * len(other)) / (len(one) + len(other))
-        alike[a], alike[:, a] = merged, merged
-        alike[b], alike[:, b], alike[a, a] = -np.inf, -np.inf, -np.inf
-        groups[a], groups[b] = [*one, *other], []
-    return _numbered([group for group in groups if group], len(alike))
+    from scipy.cluster.hierarchy import average, fcluster
+
+    count = len(similarity)
+    if count < 2:
+        return torch.zeros(count, dtype=torch.int64)
+    above = torch.triu_indices(count, count, 1)
+    distances = (1 - similarity.double())[above[0], above[1]].numpy()  # condensed, as scipy takes them
+    labels = fcluster(average(distances), 1 - min_similarity, criterion="distance")
+    return _numbered([np.flatnonzero(labels == label).tolist() for label in np.unique(labels)], count)
 
 
 def _numbered(groups: Sequence[Sequence[int]], count: int) -> Int[Tensor, " N"]:

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from headwise.analysis.ablation.losses import LOSSES, Loss, loss_of, masked
 from headwise.analysis.ablation.partial_forward import PartialForward
-from headwise.axes import Tensor
+from headwise.axes import Bool, Tensor
 from headwise.errors import ArgumentError, ArgumentTypeError, WritesRefused
 from headwise.models.capture.forward_pass import ForwardPass
 from headwise.models.capture.recorder import LayoutChanged
@@ -45,6 +45,18 @@ class EvalText:
             return 1
         tokens = max(read.shape[0] * read.shape[1] for read in self.forward.cache.wo_inputs.values())
         return max(1, TOKENS // tokens)
+
+
+def real_queries(text: EvalText, place: Place) -> Bool[Tensor, "B T"]:
+    """Which queries of an attention call are real tokens and not padding."""
+    b, t = text.forward.cache.wo_inputs[place.index].shape[:2]
+    inputs = text.forward.session.inputs
+    names = ("decoder_attention_mask",) if place.part.startswith("decoder") and "decoder_input_ids" in inputs else ("attention_mask",)
+    for name in names:
+        mask = inputs.get(name)
+        if isinstance(mask, Tensor) and mask.shape == (b, t):
+            return mask.bool().cpu()
+    return torch.ones(b, t, dtype=torch.bool)
 
 
 class Evaluator:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from headwise.analysis.ablation.eval_text import EvalText
+from headwise.analysis.ablation.eval_text import EvalText, real_queries
 from headwise.analysis.ablation.partial_forward import replace_z
 from headwise.axes import Bool, Float, Tensor
 from headwise.models.runs.places import Place
@@ -61,28 +61,36 @@ def zero_ablation(passage: EvalText, call: int) -> Float[Tensor, "1 1 H E"]:
 
 
 class MeanAblation:
-    """What each head says on average, over all tokens of some passages."""
+    """Mean ablation: each head's mean z over all tokens of some texts, padding excluded."""
 
     def __init__(self) -> None:
         self.sums: dict[int, Tensor] = {}
         self.tokens: dict[int, int] = {}
 
     def see(self, passage: EvalText) -> None:
+        """Include one more text in the means."""
         for place in passage.places:
-            read = passage.forward.cache.wo_inputs[place.index].double()
-            self.sums[place.index] = self.sums.get(place.index, torch.zeros(())) + read.sum((0, 1))
-            self.tokens[place.index] = self.tokens.get(place.index, 0) + read.shape[0] * read.shape[1]
+            z = passage.forward.cache.wo_inputs[place.index]
+            real = real_queries(passage, place).to(z.device)
+            self.sums[place.index] = self.sums.get(place.index, torch.zeros(())) + z[real].double().sum(0)
+            self.tokens[place.index] = self.tokens.get(place.index, 0) + int(real.sum())
 
     def __call__(self, passage: EvalText, call: int) -> Float[Tensor, "1 1 H E"]:
         return (self.sums[call] / self.tokens[call])[None, None].to(passage.forward.cache.wo_inputs[call])
 
 
 def resample_ablation(donor: EvalText) -> Replacement:
-    """What the heads said at the same places of another text, which starts anew where it is shorter."""
+    """Resample ablation: each token gets the z of the token at the same position of another text, which is repeated where it is shorter.
 
-    def words(passage: EvalText, call: int) -> Float[Tensor, "1 T H E"]:
-        length = passage.forward.cache.wo_inputs[call].shape[1]
-        theirs = donor.forward.cache.wo_inputs[call][:1]
-        return theirs[:, torch.arange(length) % theirs.shape[1]]
+    Positions count real tokens; the donor is the first text of its batch.
+    """
 
-    return words
+    def replacement(passage: EvalText, call: int) -> Float[Tensor, "B T H E"]:
+        place = next(place for place in passage.places if place.index == call)
+        z = passage.forward.cache.wo_inputs[call]
+        others = donor.forward.cache.wo_inputs[call][0]
+        others = others[real_queries(donor, place)[0].to(others.device)]
+        positions = (real_queries(passage, place).long().cumsum(1) - 1).clamp(min=0) % len(others)
+        return others[positions.to(others.device)].to(z)
+
+    return replacement

@@ -105,10 +105,10 @@ def loss_of(name: str, forward: PartialForward, labels: Int[Tensor, "B T"] | Non
 
 
 def next_tokens(forward: PartialForward, real: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """The token behind each one; no label where that is padding, or none."""
+    """The next token of each position; no label where either of the two is padding, or at the end."""
     ids = text_ids(forward.session.inputs)
     labels = torch.full_like(ids, NO_LABEL)
-    labels[:, :-1] = ids[:, 1:].masked_fill(~real[:, 1:], NO_LABEL)
+    labels[:, :-1] = ids[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), NO_LABEL)
     return labels
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from headwise.analysis.ablation.eval_text import EvalText
+from headwise.analysis.ablation.losses import real_tokens
 from headwise.analysis.ablation.partial_forward import PartialForward, replace_z
-from headwise.axes import Float, Tensor
+from headwise.axes import Float, Int, Tensor
 from headwise.errors import ArgumentError
 from headwise.models.runs.places import Place
 
@@ -81,7 +82,21 @@ def _difference(clean: PartialForward, corrupt: PartialForward) -> Metric:
     """
     if "logits" not in clean.cache.outputs or clean.cache.outputs["logits"].dim() != 3:
         raise ArgumentError("metric must be given for a model without logits for each token, got None. Pass a function of its outputs.")
-    answers = [int(forward.logits(forward.cache.outputs["logits"][0, -1:]).argmax()) for forward in (clean, corrupt)]
+    last = [_last_tokens(forward) for forward in (clean, corrupt)]
+    if not torch.equal(*last):
+        raise ArgumentError("clean and corrupt must end at the same positions, got different padding. Pad both alike, or leave the padding out.")
+    answers = [int(forward.logits(forward.cache.outputs["logits"][0, last[0][0], None]).argmax()) for forward in (clean, corrupt)]
     if answers[0] == answers[1]:
         raise ArgumentError(f"clean and corrupt must lead to different tokens, got {answers[0]} for both. Choose other prompts, or pass metric=.")
-    return lambda outputs: outputs["logits"][:, -1, answers[0]] - outputs["logits"][:, -1, answers[1]]
+
+    def difference(outputs: Mapping[str, Tensor]) -> Float[Tensor, " R"]:
+        logits = outputs["logits"]
+        rows = logits[range(len(logits)), last[0].repeat(len(logits) // len(last[0]))]
+        return rows[:, answers[0]] - rows[:, answers[1]]
+
+    return difference
+
+
+def _last_tokens(forward: PartialForward) -> Int[Tensor, " B"]:
+    """The position of each text's last token that is not padding."""
+    return real_tokens(forward, forward.cache.outputs["logits"]).long().cumsum(1).argmax(1)

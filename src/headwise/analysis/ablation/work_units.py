@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwise.analysis.ablation import gradient, patching
-from headwise.analysis.ablation.eval_text import EvalText, Evaluator
+from headwise.analysis.ablation.eval_text import EvalText, Evaluator, real_queries
 from headwise.analysis.ablation.exact_ablation import MeanAblation, Replacement, ablated_losses, resample_ablation, zero_ablation
 from headwise.models.runs.places import Place
 
@@ -125,5 +125,6 @@ def write_shares(passage: EvalText) -> list[list[float]]:
     for place in passage.places:
         output = session.layout.sites[place.index].output
         share = write_measures(cache.wo_inputs[place.index], session.module(output.module))["share"]
-        found.append(share.nanmean((0, 2)).tolist())
+        padding = ~real_queries(passage, place)
+        found.append(share.masked_fill(padding[:, None, :], float("nan")).nanmean((0, 2)).tolist())
     return found
