@@ -18,7 +18,8 @@ class MaskKeys(Edit):
 
         score_ij = -inf for j in keys; the remaining weights add up to 1 again
 
-    A query that can attend to no other key has z = 0. The same positions are hidden in every text.
+    A query that can attend to no other key has z = 0. The same positions are hidden in every text of a batch: they count a text's own tokens, not
+    padding before it, and stay the same whatever the cache has dropped.
 
     Args:
         layer: counted within the part.
@@ -65,8 +66,10 @@ class MaskKeys(Edit):
 
         def change(request: AttentionRequest) -> AttentionRequest:
             heads, length = request.query.shape[1], request.key.shape[2]
-            visible = torch.ones(1, heads, 1, length, dtype=torch.bool, device=request.query.device)
-            visible[:, self.head, :, [key for key in self.keys if key < length]] = False
+            device, description = request.query.device, request.description
+            positions = torch.arange(length, device=device)[None] if description is None else description.key_positions()[:, :length].to(device)
+            visible = torch.ones(len(positions), heads, 1, length, dtype=torch.bool, device=device)
+            visible[:, self.head, 0] = ~torch.isin(positions, torch.tensor(self.keys, device=device))
             mask, before = TensorMask(visible), request.call.mask
             return replace(request, call=replace(request.call, mask=mask if before is None else MaskIntersection(mask, before)))
 

@@ -17,7 +17,7 @@ from headwise.axes import Bool, Int, Key, Query, Tensor, Value
 from headwise.errors import ModelError
 from headwise.models.masks.diagonal_bias import DiagonalTensor
 from headwise.models.masks.key_intervals import find_extent
-from headwise.models.masks.mask_description import MaskHandle
+from headwise.models.masks.mask_description import MaskDescription, MaskHandle
 
 # Passed by models and read by no attention function, or by flash kernels only, for which the mask means the same.
 IGNORED_KWARGS = frozenset(
@@ -61,6 +61,7 @@ class AttentionRequest:
     padding: Bool[Tensor, "B S"] | None = None  # True where a key is a real token; None where the mask has no padding
     notes: tuple[str, ...] = ()
     weights_dtype: torch.dtype | None = None  # of the weights, where the model made them itself
+    description: MaskDescription | None = None  # of the mask, where the model passed on one that transformers described
 
 
 def parse_request(
@@ -118,7 +119,7 @@ def parse_request(
                 f"attention keywords must be ones that headwise honours, got {name!r} in {type(module).__name__}. "
                 f"Numbers without it could be wrong; it honours {', '.join(sorted(HANDLED_KWARGS))}."
             )
-    return AttentionRequest(query, key, value, call, padding, notes)
+    return AttentionRequest(query, key, value, call, padding, notes, description=attention_mask.rule if isinstance(attention_mask, MaskHandle) else None)
 
 
 def split_mask_and_bias(plane: Tensor) -> tuple[Tiled | None, Tensor | None]:

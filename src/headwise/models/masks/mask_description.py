@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from headwise.attention.mask import LazyMask, VisibleKeys
-from headwise.axes import Bool, Float, Tensor
+from headwise.axes import Bool, Float, Int, Tensor
 from headwise.models.masks.key_intervals import KeyExtent, find_extent
 
 
@@ -58,6 +58,18 @@ class MaskDescription(LazyMask):
     @property
     def offset(self) -> int:
         return self.q_offset - self.kv_offset
+
+    def key_positions(self) -> Int[Tensor, "#B S"]:
+        """The position of each key in its own text, counted from 0; negative for padding before the text.
+
+        A cache with a sliding window holds the last keys only; padding on the left moves a text: neither changes a position.
+        """
+        stop = self.kv_offset + self.keys
+        if self.attention_mask is None or self.attention_mask.dim() != 2:
+            return torch.arange(self.kv_offset, stop, device=self.device)[None]
+        real = torch.nn.functional.pad(self.attention_mask[:, :stop].bool(), (0, max(0, stop - self.attention_mask.shape[1])), value=True)
+        starts = real.int().argmax(1, keepdim=True).to(self.device)  # where each text begins
+        return torch.arange(self.kv_offset, stop, device=self.device)[None] - starts
 
     def tile(self, rows: slice, keys: slice) -> Bool[Tensor, "#B 1 t s"]:
         """The rule and the padding, under these rows and keys."""
