@@ -291,10 +291,10 @@ def test_alignment_is_asked_of_attention_across():
         ({"roles": "inducton"}, ArgumentError, "roles must be 'all' or among alignment, .*, got 'inducton'"),
         ({"roles": 3}, ArgumentTypeError, "roles must be 'all' or names, got 3"),
         ({"roles": "induction:nsubj"}, ArgumentError, "roles must name a relation for grammar only, got 'induction:nsubj'"),
-        ({"roles": "grammar"}, ArgumentError, "grammar must have something to be judged by, got this: grammar: no sentences were given"),
+        ({"roles": "grammar"}, ArgumentError, "There is too little to judge grammar by: grammar: no sentences were given"),
         ({"roles": "induction", "part": "cross"}, ArgumentError, "part must be one of self in this model, got 'cross'"),
         ({"roles": "induction", "limit": -1}, ArgumentError, "limit must be a whole number from 0, got -1"),
-        ({"roles": "induction", "limit": 3}, ArgumentError, "induction must have something to be judged by, got this: .* instances in 3 texts, of 40 in 8"),
+        ({"roles": "induction", "limit": 3}, ArgumentError, "There is too little to judge induction by: .* instances in 3 texts, of 40 in 8"),
     ],
 )
 def test_what_cannot_be_asked(given, error, said):
@@ -310,10 +310,24 @@ def test_a_relation_that_no_sentence_has(tmp_path):
     path.write_text(one * 45)
     found = hw.roles(decoder(), "grammar:det", conllu=path)
     assert list(found.task.values) == ["grammar: head → det"]
-    with pytest.raises(ArgumentError, match="grammar must have something to be judged by, got this: grammar: the texts hold no instance of it"):
+    with pytest.raises(ArgumentError, match="There is too little to judge grammar by: grammar: the texts hold no instance of it"):
         hw.roles(decoder(), "grammar:iobj", conllu=path)
-    with pytest.raises(ArgumentError, match="grammar must be of relations that the sentences have, got 'iobj'"):
-        hw.roles(decoder(), ["grammar:iobj", "grammar:det"], conllu=path)
+    both = hw.roles(decoder(), ["grammar:iobj", "grammar:det"], conllu=path)
+    assert both.task.values.tolist() == found.task.values.tolist() and both.attrs["left_out"]["grammar:iobj"] == "the sentences have no such relation"
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_role_with_too_little_text_is_left_out_and_the_others_are_judged():
+    texts = ["the old cat saw the dog .", "A red bird was near the river ."] * 5
+    alone = hw.roles(decoder(), "self", texts=texts)
+    found = hw.roles(decoder(), ["grammar", "self", "coreference"], texts=texts)
+    assert found.task.values.tolist() == alone.task.values.tolist() and found.score.identical(alone.score)
+    assert {name.partition(":")[0] for name in found.attrs["left_out"]} == {"grammar", "coreference"}
+    assert "not corrected for the number of tasks" in found.attrs["correction"]
+    with pytest.raises(
+        ArgumentError, match="got none of them: grammar: no sentences were given; coreference"
+    ):
+        hw.roles(decoder(), ["grammar", "coreference"], texts=texts)
 
 
 @pytest.mark.usefixtures("plain")
@@ -335,8 +349,9 @@ def test_roles_asked_together_find_what_each_finds_alone_and_read_each_text_once
     monkeypatch.setattr(type(model), "run", lambda self, what, **how: read.append(what) or plain(self, what, **how))
     together = hw.roles(model, list(alone), texts=texts, limit=10, progress=lambda *said: told.append(said))
     assert len(read) == 1 + 10 + 10  # a look at the model, the texts, the repetitions
-    assert [done for _, done, _ in told] == list(range(1, 21)) and {total for *_, total in told} == {20}
-    assert {name for name, _, _ in told} == {"first_token, position, self", "induction, duplicate_token"}
+    assert [done for _, done, _ in told] == list(range(21)) and {total for *_, total in told} == {20}
+    assert {name for name, _, _ in told[1:]} == {"first_token, position, self", "induction, duplicate_token"}
+    assert told[0] == (", ".join(alone), 0, 20), "what is to be read is said before it is read"
     for found in alone.values():
         for task in found.task.values:
             for name in ("score", "low", "gain", "held", "baseline", "found", "best_head", "rule", "texts"):

@@ -71,7 +71,7 @@ def test_csv_and_png(capsys, checkpoint, texts, right, tmp_path):
     ("words", "said"),
     [
         (("--role", "luck"), "roles must be 'all' or among alignment"),
-        (("--role", "grammar"), "grammar must have something to be judged by, got this: grammar: no sentences were given"),
+        (("--role", "grammar"), "There is too little to judge grammar by: grammar: no sentences were given"),
         (("--role", "self", "--task", "luck"), "task must be one of self: itself, got 'luck'"),
         (("--conllu", "nowhere"), "file must be one that can be read, got 'nowhere'"),
         (("--part", "cross"), "part must be one of self in this model, got 'cross'"),
