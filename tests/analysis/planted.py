@@ -29,7 +29,7 @@ def plant(hf: nn.Module, head_map: HeadMap, truth: dict[tuple[int, int], str], n
     for (layer, head), what in truth.items():
         sides, place = head_map.projections[places[layer].index], places[layer]
         if what in ("muted", "amplified"):
-            _times(tensors, [head_map.output(place, head)], 0.4 if what == "muted" else 1.6)
+            _times(tensors, [head_map.w_o(place, head)], 0.4 if what == "muted" else 1.6)
         elif what in ("tempered", "sharpened"):
             _times(tensors, sides.query.heads[head].blocks, 0.5 if what == "tempered" else 1.8)
         elif what == "rewired":
