@@ -324,9 +324,7 @@ def test_a_role_with_too_little_text_is_left_out_and_the_others_are_judged():
     assert found.task.values.tolist() == alone.task.values.tolist() and found.score.identical(alone.score)
     assert {name.partition(":")[0] for name in found.attrs["left_out"]} == {"grammar", "coreference"}
     assert "not corrected for the number of tasks" in found.attrs["correction"]
-    with pytest.raises(
-        ArgumentError, match="got none of them: grammar: no sentences were given; coreference"
-    ):
+    with pytest.raises(ArgumentError, match="got none of them: grammar: no sentences were given; coreference"):
         hw.roles(decoder(), ["grammar", "coreference"], texts=texts)
 
 
