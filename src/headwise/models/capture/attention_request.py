@@ -60,6 +60,7 @@ class AttentionRequest:
     call: Call
     padding: Bool[Tensor, "B S"] | None = None  # True where a key is a real token; None where the mask has no padding
     notes: tuple[str, ...] = ()
+    query_padding: Bool[Tensor, "B T"] | None = None  # True where a query is a real token; None where none is known to be padding
     weights_dtype: torch.dtype | None = None  # of the weights, where the model made them itself
     description: MaskDescription | None = None  # of the mask, where the model passed on one that transformers described
 

@@ -17,23 +17,33 @@ from headwise.axes import Float, Tensor
 from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
 
 NOTE = "the model computes this attention itself; its weights are the ones that it used"
+BLANK = "some rows of its weights are NaN, as a softmax over hidden keys alone is; they are shown as rows that attend to nothing"
 
 
 def request_from_weights(weights: Float[Tensor, "N T S"], value: Float[Tensor, "N S E"], heads: int) -> AttentionRequest:
     """The call whose weights these are."""
-    logs = weights.detach().to(accumulation_dtype(weights.dtype)).log().unflatten(0, (-1, heads))
+    blank = weights.isnan().all(-1, keepdim=True)
+    notes = (NOTE, BLANK) if bool(blank.any()) else (NOTE,)
+    logs = weights.detach().masked_fill(blank, 0).to(accumulation_dtype(weights.dtype)).log().unflatten(0, (-1, heads))
     values = value.detach().unflatten(0, (-1, heads))
     b, h, t, s = logs.shape
     query, key = values.new_zeros(b, h, t, 1), values.new_zeros(b, h, s, 1)
     offset = torch.full((b,), s - t, dtype=torch.int64, device=query.device)
-    return AttentionRequest(query, key, values, Call(scale=1.0, offset=offset, bias=logs), None, (NOTE,), weights.dtype)
+    return AttentionRequest(query, key, values, Call(scale=1.0, offset=offset, bias=logs), None, notes, weights_dtype=softmax_dtype(weights))
 
 
 def are_distributions(weights: Float[Tensor, "N T S"]) -> bool:
-    """Whether every row is of numbers that are not negative and add up to 1 (to 0: a row that sees nothing)."""
+    """Whether every row is of numbers that are not negative and add up to 1 (to 0, or all NaN: a row that sees nothing)."""
+    weights = weights.masked_fill(weights.isnan().all(-1, keepdim=True), 0)
     sums = weights.detach().to(accumulation_dtype(weights.dtype)).sum(-1)
-    slack = torch.finfo(weights.dtype).eps * (4 + weights.shape[-1] ** 0.5)
+    slack = torch.finfo(softmax_dtype(weights)).eps * (4 + weights.shape[-1] ** 0.5)
     return bool((weights >= 0).all()) and bool((((sums - 1).abs() <= slack) | (sums == 0)).all())
+
+
+def softmax_dtype(weights: Tensor) -> torch.dtype:
+    """The dtype in which weights were made: float32 where a float64 tensor holds float32's numbers, as of a softmax in float32 within a float64 model."""
+    wider = weights.dtype == torch.float64 and torch.equal(weights.nan_to_num(), weights.nan_to_num().float().double())
+    return torch.float32 if wider else weights.dtype
 
 
 def count_heads(shape: Sequence[int], around: Sequence[nn.Module], weights: Float[Tensor, "N T S"]) -> int | None:

@@ -137,13 +137,21 @@ class LayoutDiscovery(Recorder):
         with self._own_work():
             attended = self.compute(request)
         frame = next((frame for frame in reversed(self.stack) if frame.module is module), self.stack[-1])
-        frame.calls.append(PendingCall(self.count, self.names[id(module)], _is_cross(frame, request), request, attended))
+        cross = _is_cross(frame, request)
+        with self._own_work():
+            request = self.padded(request, self.names[id(module)], cross)
+        frame.calls.append(PendingCall(self.count, self.names[id(module)], cross, request, attended))
         self.count += 1
         return attended.output
 
     def capture_product(self, weights: Tensor, value: Tensor, said: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         """A product of weights with values: a call, if its rows are weights and its heads can be counted."""
         with self._own_work():
+            if weights.numel() and bool(weights.isnan().all()):
+                name = self.stack[-1].name or "the model itself"
+                raise ModelError(
+                    f"{type(self.clone).__name__} itself computes NaN as every attention weight of {name} on this input in {weights.dtype}. Try float32."
+                )
             around = [frame.module for frame in reversed(self.stack)]
             heads = count_heads(shape, around, weights) if are_distributions(weights) else None
             if heads is None:
@@ -164,7 +172,9 @@ class LayoutDiscovery(Recorder):
         frame = self.stack[-1]
         attended = replace(self.compute(request), output=z.clone())  # the model may add to it in place
         blocks = _are_blocks(frame, request)
-        frame.calls.append(PendingCall(self.count, frame.name, not blocks and _is_cross(frame, request), request, attended, z.shape[1], blocks))
+        cross = not blocks and _is_cross(frame, request)
+        request = self.padded(request, frame.name, cross)
+        frame.calls.append(PendingCall(self.count, frame.name, cross, request, attended, z.shape[1], blocks))
         self.count += 1
         return said
 

@@ -17,6 +17,7 @@ from headwise.axes import Float, Int, Output, Tensor
 from headwise.models.capture.attention_request import AttentionRequest, MaskSplitter
 from headwise.models.capture.eager_capture import request_from_fused, request_from_weights
 from headwise.models.capture.hf_attention import recording
+from headwise.models.capture.padding import with_padding
 from headwise.models.capture.softmax_detector import SoftmaxDetector
 from headwise.models.layout import Layout, split_by_call, split_output_by_call
 from headwise.models.masks.diagonal_bias import DistanceMode, are_long
@@ -141,6 +142,7 @@ class Recorder:
     def _captured(self, request: AttentionRequest, z: Output, said: Tensor) -> Tensor:
         index = self.count
         self.count += 1
+        request = self.padded(request, self.layout.sites[index].module, self.layout.sites[index].cross)
         self._remember(index, request, replace(self.compute(request), output=z.clone()))  # the model may add to it in place
         return said
 
@@ -163,6 +165,7 @@ class Recorder:
         if index >= len(self.layout.sites) or self.layout.sites[index].module != self.names[id(module)]:
             raise LayoutChanged
         with self._own_work():
+            request = self.padded(request, self.names[id(module)], self.layout.sites[index].cross)
             attended = self.compute(request)
             self._remember(index, request, attended)
         return attended.output
@@ -172,6 +175,11 @@ class Recorder:
             self.pending[index] = (request, attended)
             if self.layout.sites[index].output is None:
                 self.emit(index, None, None)
+
+    def padded(self, request: AttentionRequest, module: str, cross: bool) -> AttentionRequest:
+        """The request with what is padding in it."""
+        with _disable_current_modes():
+            return with_padding(request, self.inputs, module, cross, bool(getattr(getattr(self.clone, "config", None), "is_encoder_decoder", False)))
 
     def compute(self, request: AttentionRequest) -> Attended:
         """What the call comes to. No mode listens meanwhile: under one, torch never lets go of what it hands to a kernel by DLPack."""

@@ -122,7 +122,8 @@ class CallHistory:
         call = replace(first.request.call, mask=MergedMask(self.steps, over if of_text else None), bias=bias, causal=False, window=None)
         padding = (None if bool(real.all()) else real) if of_text else first.request.padding
         query, output, lse, read, written = (_under(parts, axis) for parts, axis in zip(zip(*self.rows, strict=True), (2, 2, 2, 1, 1), strict=True))
-        request = replace(first.request, query=query, key=self.key, value=self.value, call=call, padding=padding)
+        queries = padding if of_text and padding is not None and padding.shape[1] == query.shape[2] else None
+        request = replace(first.request, query=query, key=self.key, value=self.value, call=call, padding=padding, query_padding=queries)
         return AttentionRecord(index, request, Attended(output, lse), read, written)  # pyright: ignore[reportArgumentType]
 
 
