@@ -12,11 +12,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from headwise.axes import Tensor
+from headwise.errors import UnseenAttention
 from headwise.models.masks.diagonal_bias import DiagonalTensor
 from headwise.models.masks.mask_description import MaskHandle
 
@@ -64,6 +66,8 @@ class SoftmaxUse:
 class SoftmaxDetector(TorchDispatchMode):
     """Looks at every operator of a pass."""
 
+    supports_higher_order_operators = True  # torch refuses them otherwise, in words about this class
+
     def __init__(self, scene: CaptureContext, learned: list[Tensor]) -> None:
         super().__init__()
         self.scene = scene
@@ -74,8 +78,10 @@ class SoftmaxDetector(TorchDispatchMode):
         self.captured: list[SoftmaxUse] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, HigherOrderOperator) and "flex_attention" in func.name() and not self.scene.busy:
+            raise UnseenAttention(flex_refusal(self.scene.where()))
         result = func(*args, **(kwargs or {}))
-        if not self.scene.busy:
+        if not self.scene.busy and not isinstance(func, HigherOrderOperator):
             return self._look(func._schema, args, kwargs or {}, result)
         return result
 
@@ -170,6 +176,16 @@ def unread_attention(detector: SoftmaxDetector, callers: list[str]) -> tuple[lis
         if id(softmax) not in captured and named and not any(caller == named[-1] or caller.startswith(f"{named[-1]}.") for caller in callers):
             other.append(named[-1])
     return list(dict.fromkeys(missed)), [name for name in dict.fromkeys(other) if name not in missed]
+
+
+def flex_refusal(around: tuple[tuple[str, str], ...]) -> str:
+    """Why attention by torch's flex_attention, called directly, is not read."""
+    name = around[-1][0] if around else ""
+    return (
+        f"{name or 'The model itself'} calls torch.nn.attention.flex_attention, which computes its attention inside one operator, by functions of the caller: "
+        "its weights cannot be read. Call torch.nn.functional.scaled_dot_product_attention with a mask there, "
+        "or, in a model of transformers, its attention interface."
+    )
 
 
 def _name(softmax: SoftmaxUse) -> str:

@@ -4,7 +4,7 @@ Its fused paths (`nn.TransformerEncoder` goes through one in eval mode) never ca
 left out, as torch itself leaves them out where hooks are attached.
 """
 
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import nn
@@ -14,10 +14,15 @@ from headwise.axes import Float, Tensor
 
 
 def instrument_mha(clone: nn.Module) -> None:
-    """Set every `nn.MultiheadAttention` of a clone to our function, and turn the fused paths around it off."""
+    """Set every `nn.MultiheadAttention` of a clone to our function, and turn the fused paths around it off.
+
+    In a subclass ours stands where torch's own stood: what the subclass does before and after `super().forward` is done.
+    """
     for module in clone.modules():
         if type(module) is nn.MultiheadAttention:
             module.forward = partial(forward, module)
+        elif isinstance(module, nn.MultiheadAttention):
+            module.__class__ = _instrumented(type(module))
         elif isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False
         elif isinstance(module, nn.TransformerEncoderLayer):
@@ -61,6 +66,18 @@ def forward(
     if not batched:
         return out[0], None if weights is None else weights[0]
     return (out if module.batch_first else out.transpose(0, 1)), weights
+
+
+class _InstrumentedMHA(nn.MultiheadAttention):
+    """Torch's own with our forward, to stand between a subclass and torch's own."""
+
+    forward = forward  # pyright: ignore[reportAssignmentType]
+
+
+@cache
+def _instrumented(kind: type[nn.MultiheadAttention]) -> type[nn.MultiheadAttention]:
+    """A subclass of the same name whose `super().forward` is ours."""
+    return type(kind.__name__, (kind, _InstrumentedMHA), {"__module__": kind.__module__})
 
 
 def _batch_first(x: Tensor, batched: bool, first: bool) -> Float[Tensor, "B T M"]:

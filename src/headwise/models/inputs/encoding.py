@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, StaticCache
 from transformers.utils.generic import TransformersKwargs
 
 from headwise.axes import Int, Tensor
@@ -52,8 +52,9 @@ def encode(hf: nn.Module, tokenizer: Any, inputs: Any) -> ModelInputs:
     Raises:
         ArgumentError: nothing to read, too long for the model, or a keyword that a run cannot honour.
         ArgumentTypeError: none of these kinds.
-        ModelError: a text, and no tokenizer.
+        ModelError: a text, and no tokenizer; or a model without numbers, on the meta device.
     """
+    _check_has_numbers(hf)
     notes: tuple[str, ...] = ()
     if isinstance(inputs, str):
         kwargs = _texts(hf, tokenizer, [inputs])
@@ -75,6 +76,20 @@ def encode(hf: nn.Module, tokenizer: Any, inputs: Any) -> ModelInputs:
         notes = ("the decoder reads the input too, shifted by one token: pass a dict with decoder_input_ids to give it another text",)
     _check_lengths(hf, kwargs)
     return ModelInputs(kwargs, _rows_of_tokens(tokenizer, kwargs, ""), _rows_of_tokens(tokenizer, kwargs, "decoder_") or None, notes)
+
+
+def _check_has_numbers(hf: nn.Module) -> None:
+    """Check that the model has numbers to compute with; those that accelerate offloads are loaded as the model runs.
+
+    Raises:
+        ModelError: it is on the meta device.
+    """
+    empty = [name for name, x in (*hf.named_parameters(), *hf.named_buffers()) if x.is_meta]
+    if empty and not any(hasattr(module, "_hf_hook") for module in hf.modules()):
+        raise ModelError(
+            f"{type(hf).__name__} is on the meta device, where tensors have shapes and no numbers ({empty[0]} is one of {len(empty)}). "
+            "Load its weights first, with from_pretrained or load_state_dict(..., assign=True)."
+        )
 
 
 def _texts(hf: nn.Module, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
@@ -121,6 +136,11 @@ def _named(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if not inputs:
         raise ArgumentError("input must name at least one tensor, got an empty dict. Pass input_ids, say.")
     for name, x in inputs.items():
+        if name == "past_key_values" and isinstance(x, StaticCache):
+            raise ArgumentError(
+                "input must not hold a StaticCache: a run reads the whole input at once and starts from no cache, of fixed size or not. "
+                "Leave past_key_values out."
+            )
         if name in REFUSED and x is not None and x is not False:
             raise ArgumentError(f"input must not hold {name!r}, got {type(x).__name__}. {REFUSED[name]}")
         if isinstance(x, Tensor) and x.numel() == 0:
