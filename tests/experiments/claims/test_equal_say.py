@@ -21,7 +21,7 @@ def test_a_loud_head_is_found_in_every_layer():
     study = Study(loud(4), TEXTS)
     card = ENTRY.run(study)
     assert card.verdict == "cut"
-    assert equal_say._ends(write_summary(study), 0).loudest.tolist() == [4, 4, 4]
+    assert equal_say._ends(write_summary(study), 0).largest_head.tolist() == [4, 4, 4]
     assert card.numbers["layers"].value == 3
     assert card.numbers["loudest"].low > 1.5 * card.numbers["quietest"].high
     assert card.numbers["ratio"].value > 4
@@ -45,10 +45,10 @@ def test_some_layers_are_even(plain):
 def test_what_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     study = Study(loud(4), TEXTS)
     ends = equal_say._ends(write_summary(study), 0)
-    monkeypatch.setattr(equal_say, "FACTOR", float((ends.loud.mean / ends.quiet.mean).median()))
+    monkeypatch.setattr(equal_say, "FACTOR", float((ends.largest.mean / ends.smallest.mean).median()))
     card = ENTRY.run(study)
     assert card.verdict == "inconclusive"
-    assert "of 3 layers the texts are too few to tell whether it is" in card.summary
+    assert "of 3 layers there are too few texts to decide whether the ratio exceeds" in card.summary
 
 
 def test_one_head_has_nobody_beside_it():
@@ -56,7 +56,7 @@ def test_one_head_has_nobody_beside_it():
     torch.manual_seed(0)
     card = ENTRY.run(Study(hw.open_model(GPT2LMHeadModel(GPT2Config(**sizes)), tokenizer(False)), TEXTS))
     assert card.verdict == "inconclusive"
-    assert card.summary == "Every layer has one head, which writes all: there is no other to have an equal say."
+    assert card.summary == "Every layer has a single head, so shares within a layer cannot be compared."
 
 
 def test_too_few_texts():

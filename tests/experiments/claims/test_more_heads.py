@@ -29,7 +29,7 @@ def test_the_verdict_follows_from_the_losses(by_heads, verdict):
     card = judge(planted(by_heads))
     assert card.verdict == verdict
     assert card.correction == ("Better up to a point." if verdict == "corrected" else "")
-    assert ("no doubling of the heads is certain" in card.summary) == (verdict == "inconclusive")
+    assert ("no doubling of the heads certainly increases the loss" in card.summary) == (verdict == "inconclusive")
 
 
 def test_where_noise_is_as_large_as_the_differences_nothing_can_be_told():

@@ -29,7 +29,7 @@ def test_a_square_matrix_of_full_rank_loses_nothing():
     assert card.numbers["rank"].value == card.numbers["directions"].value == 24
     assert card.numbers["lost, worst layer"].high < 1e-6
     assert 1 < card.numbers["effective rank"].value < 24
-    assert "over 99.99 % of what its heads said can be computed back" in card.summary
+    assert "over 99.99 % of the energy of its heads' z can be reconstructed" in card.summary
     assert (card.texts, card.measure) == (6, "")
 
 
@@ -97,4 +97,4 @@ def test_what_is_rounded_away_is_lost(plain):
 def test_too_few_texts():
     card = ENTRY.run(Study(opened(llama()), TEXTS[:3]))
     assert (card.verdict, card.texts) == ("inconclusive", 3)
-    assert card.summary == "What W_O loses needs at least 4 texts to be measured; got 3. Give more texts."
+    assert card.summary == "The information lost in W_O needs at least 4 texts to be measured; got 3. Give more texts."

@@ -1,4 +1,4 @@
-"""More heads is strictly better."""
+"""Claim: more heads is strictly better. Judged on small models trained with different numbers of heads."""
 
 from math import exp
 from typing import TYPE_CHECKING
@@ -19,12 +19,12 @@ PERPLEXITY = {1: 5.29, 4: 5.00, 8: 4.92, 16: 4.91, 32: 5.01}  # Vaswani et al. 2
 
 
 def run(study: "Study") -> Card:
-    """Read what came out of training; the model at hand plays no part."""
+    """Judge the stored training results; the model under study is not used."""
     return judge(results.read("more_heads"))
 
 
 def judge(found: dict) -> Card:
-    """From the losses of all trainings to a verdict."""
+    """Derive the verdict from the losses of all training runs."""
     heads, table = losses(found)
     best = int(table.mean(0).argmin())
     last = len(heads) - 1
@@ -37,7 +37,7 @@ def judge(found: dict) -> Card:
         **{f"loss, h = {h}": _loss(h, table[:, place].tolist()) for place, h in enumerate(heads)},
         **{f"{heads[a]} to {heads[b]} heads": number for (a, b), number in steps.items()},
         "most against best": beyond,
-        **{f"cost, h = {h}": Number(found["cost"][str(h)], "CPU time of a step of training, against one head") for h in heads},
+        **{f"cost, h = {h}": Number(found["cost"][str(h)], "CPU time of a training step, relative to one head") for h in heads},
     }
     return Card(
         verdict, _summary(heads, table, best, beyond, verdict, found), numbers, _plot(heads, table), "Better up to a point." if verdict == "corrected" else ""
@@ -67,17 +67,19 @@ def _loss(heads: int, values: list[float]) -> Number:
 
 def _summary(heads: list[int], table: Float[Tensor, "seeds kinds"], best: int, beyond: Number, verdict: ClaimVerdict, found: dict) -> str:
     mean = table.mean(0).tolist()
-    same = f"The same decoder of width {found['settings']['width']}, trained {len(table)} times each:"
+    same = f"For the same decoder of width {found['settings']['width']}, trained with {len(table)} seeds per number of heads,"
     fall = paired_difference(table, best, 0, len(heads) - 1)
-    fallen = f"{same} from {mean[0]:.3f} nats with one head the loss falls to {mean[best]:.3f} with {heads[best]} ({_apart(fall)})"
-    first = fallen if best else f"{same} one head is best with {mean[0]:.3f} nats"
-    more = f", and is {mean[-1]:.3f} with {heads[-1]} ({_apart(beyond)})." if best < len(heads) - 1 else "."
+    fallen = f"{same} the loss falls from {mean[0]:.3f} nats with one head to {mean[best]:.3f} with {heads[best]} ({_difference(fall)})"
+    first = fallen if best else f"{same} one head is best, with {mean[0]:.3f} nats"
+    more = f", and is {mean[-1]:.3f} with {heads[-1]} ({_difference(beyond)})." if best < len(heads) - 1 else "."
     cost = f" A step with {heads[-1]} heads costs {found['cost'][str(heads[-1])]:.1f} times as much as with one."
-    doubt = " With these seeds no doubling of the heads is certain to make it worse, nor is every one certain to help." if verdict == "inconclusive" else ""
+    doubt = (
+        " With these seeds, no doubling of the heads certainly increases the loss, and not every one certainly lowers it." if verdict == "inconclusive" else ""
+    )
     return first + more + cost + doubt
 
 
-def _apart(number: Number) -> str:
+def _difference(number: Number) -> str:
     return f"difference {number.low:+.3f} to {number.high:+.3f}"
 
 
@@ -91,12 +93,13 @@ ENTRY = Claim(
     sentence="More heads is strictly better.",
     source="Vaswani et al. 2017, Attention Is All You Need, section 6.2 and table 3 (A)",
     address="https://arxiv.org/abs/1706.03762",
-    published="At constant computation, perplexity 5.29, 5.00, 4.92, 4.91 and 5.01 with 1, 4, 8, 16 and 32 heads: one head is worse, and too many are too.",
-    definition="The same small decoder is trained with 1 to 32 heads over the same width, on the same batches of text, with three seeds each; better is a "
-    "lower loss on text that was held out.",
+    published="At constant computation, perplexity 5.29, 5.00, 4.92, 4.91 and 5.01 with 1, 4, 8, 16 and 32 heads: quality drops with one head or too many.",
+    definition="The same small decoder is trained with 1 to 32 heads at the same width, on the same batches of text, with three seeds each. Better means a "
+    "lower loss on held-out text.",
     refuted_by="A number of heads beyond which the loss is certainly higher.",
-    rule="Kept if every doubling certainly lowers the loss; corrected if some doubling certainly lowers it, and another, or all beyond the best, certainly "
-    "raises it; cut if one raises it and none lowers it; else nothing can be told. Differences are by seed; their intervals hold for all doublings at once.",
+    rule="Kept: every doubling certainly lowers the loss. Corrected: some doubling certainly lowers it, and another, or the step from the best number of heads "
+    "to the largest, certainly raises it. Cut: one raises it and none lowers it. Inconclusive otherwise. Differences are paired by seed; their intervals hold "
+    "for all doublings simultaneously.",
     run=run,
     about_model=False,
 )
