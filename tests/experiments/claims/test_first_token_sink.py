@@ -104,7 +104,7 @@ def test_which_tokens_a_window_is_judged_by():
 
 def test_texts_that_are_too_short_for_a_window(plain):
     card = ENTRY.run(Study(resting(), TEXTS, length=20))
-    assert "Windows could not be tried: 0 texts have the 32 tokens that are needed, of 6." in card.summary
+    assert "Windows could not be applied: 6 texts of at least 32 tokens are needed, got 0." in card.summary
     assert "cost" not in card.numbers
     assert card.verdict == "inconclusive"
 
@@ -112,12 +112,12 @@ def test_texts_that_are_too_short_for_a_window(plain):
 def test_attention_that_cannot_be_narrowed(monkeypatch, plain):
     monkeypatch.setattr(first_token_sink, "hook_refusal", lambda head_map, place: f"{place.module} computes its attention itself")
     card = ENTRY.run(Study(resting(), TEXTS))
-    assert "Windows could not be tried: transformer.h.0.attn computes its attention itself." in card.summary
+    assert "Windows could not be applied: transformer.h.0.attn computes its attention itself." in card.summary
 
 
 def test_too_few_texts():
     card = ENTRY.run(Study(resting(), TEXTS[:5]))
-    assert card.summary == "How much rests on the first token needs at least 6 texts to be measured; got 5. Give more texts."
+    assert card.summary == "The weight on the first token needs at least 6 texts to be measured; got 5. Give more texts."
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def test_an_untrained_model_has_no_induction(plain):
     card = ENTRY.run(Study(hw.open_model(hf, tokenizer(False)), TEXTS))
     assert card.verdict == "inconclusive"
     assert card.numbers["heads"].value == 0
-    assert "No head certainly looks at what followed an earlier copy" in card.summary
-    assert "There is no induction head to try." in card.summary
+    assert "No head certainly attends to the token after the previous occurrence" in card.summary
+    assert "There is no induction head to test." in card.summary
     assert card.plot.x_label == "layer"
 
 
@@ -111,7 +111,7 @@ def test_an_encoder_foretells_nothing(monkeypatch, plain):
     monkeypatch.setattr(induction_copies, "roles", all_cast)
     card = ENTRY.run(Study(encoder(), TEXTS))
     assert card.verdict == "inconclusive"
-    assert "This part of the model foretells no next token, so that nothing says whether they copy it." in card.summary
+    assert "This part of the model predicts no next token, so whether they copy it cannot be measured." in card.summary
 
 
 def test_without_direct_effects_the_loss_decides(monkeypatch, study, plain):
@@ -122,7 +122,7 @@ def test_without_direct_effects_the_loss_decides(monkeypatch, study, plain):
     card = ENTRY.run(study)
     assert card.verdict == "kept"
     assert "direct" not in card.numbers
-    assert "What they add to logits could not be read: direct effects on logits must be" in card.summary
+    assert "Their direct effect on logits could not be measured: direct effects on logits must be" in card.summary
     assert card.plot.x_label == "layer"
 
 
@@ -139,7 +139,7 @@ def test_too_small_a_vocabulary_is_said(plain):
     study = Study(model, ["the cat saw the dog and the fox"])
     card = ENTRY.run(study)
     assert card.verdict == "inconclusive"
-    assert card.summary.startswith("Random text that repeats could not be read: ")
+    assert card.summary.startswith("Repeated random text could not be run: ")
 
 
 def test_the_control_is_told_of(card):
@@ -147,13 +147,13 @@ def test_the_control_is_told_of(card):
         assert card.numbers["control: fixed, other lengths"].value > card.numbers["control: random, other lengths"].value
         assert "Control: a small model trained on repeats of one length has a loss of " in card.summary
     else:
-        assert "Of the control, models trained on repeats of one length, nothing can be told" in card.summary
+        assert "The control, models trained on repeats of one length, is not available" in card.summary
 
 
 def test_a_control_that_was_not_trained_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "HOME", tmp_path)
     assert induction_copies._summary_of_control(induction_copies._control()).startswith(
-        "Of the control, models trained on repeats of one length, nothing can be told"
+        "The control, models trained on repeats of one length, is not available"
     )
 
 

@@ -46,7 +46,7 @@ def test_a_head_that_says_something_else_alone_is_caught(monkeypatch, plain_stud
     monkeypatch.setattr(alone, "compute", wrong)
     card = ENTRY.run(plain_study)
     assert card.verdict == "cut"
-    assert card.summary.startswith("A head computed alone says something else than among the others: ")
+    assert card.summary.startswith("A head computed alone differs from the same head in the model by ")
 
 
 def test_tied_losses_are_those_of_edited_models():
@@ -81,7 +81,7 @@ def test_tying_is_felt_where_another_head_does_the_work():
 
 def test_tying_to_the_head_that_does_the_work_costs_nothing(plain):
     card = ENTRY.run(Study(copying(head=0), AGAIN))
-    assert (card.verdict, card.correction) == ("corrected", "Tied heads are one head, and in 0 of 2 layers that costs something.")
+    assert (card.verdict, card.correction) == ("corrected", "Tied heads behave as one head, but only in 0 of 2 layers does tying have a measurable cost.")
     assert card.numbers["all layers"].value == pytest.approx(0, abs=1e-4)
 
 
@@ -107,7 +107,7 @@ def test_one_head_cannot_be_tied():
     torch.manual_seed(0)
     card = ENTRY.run(Study(hw.open_model(GPT2LMHeadModel(GPT2Config(**sizes)), tokenizer(False)), TEXTS))
     assert card.verdict == "inconclusive"
-    assert card.summary.startswith("Each layer has one head, and it is single-head attention.")
+    assert card.summary.startswith("Each layer has one head, which is single-head attention.")
 
 
 def test_what_is_gated_is_refused():
@@ -121,4 +121,4 @@ def test_what_is_gated_is_refused():
 
 
 def test_too_few_texts():
-    assert ENTRY.run(Study(opened(llama()), TEXTS[:3])).summary == "What tying costs needs at least 4 texts to be measured; got 3. Give more texts."
+    assert ENTRY.run(Study(opened(llama()), TEXTS[:3])).summary == "The cost of tying heads needs at least 4 texts to be measured; got 3. Give more texts."

@@ -56,7 +56,7 @@ def test_time_is_quadratic_and_memory_need_not_be(measured):
     assert card.numbers["doubling, eager"].value == pytest.approx(2**2.1)
     assert card.numbers["memory, headwise"].value == pytest.approx(1.1)
     assert "grows as T^2.10 eager, T^2.00 fused, T^1.90 headwise" in card.summary
-    assert "No layer of this model looks at less than everything up to the query itself: nothing is saved." in card.summary
+    assert "No layer of this model hides any keys beyond causal masking, so no pairs are saved." in card.summary
     assert [series.name for series in card.plot.series] == list(NAMES)
 
 
@@ -77,14 +77,14 @@ def test_where_memory_cannot_be_read_nothing_is_told(measured, monkeypatch):
     monkeypatch.setattr(quadratic, "measure_peaks", held.measure_peaks)
     card = ENTRY.run(Study(opened(llama()), TEXTS))
     assert card.verdict == "inconclusive"
-    assert "Memory could not be read: peak memory must be read from /proc/self/status, got no such file on this system." in card.summary
+    assert "Memory could not be measured: peak memory must be read from /proc/self/status, got no such file on this system." in card.summary
 
 
 def test_windows_save_pairs(measured, plain):
     model = hw.open_model(build("gemma2", vocab_size=len(encoder().tokenizer)), encoder().tokenizer)
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0), model)
     assert card.numbers["narrow layers"].value == 2
-    assert "In 2 of this model's 3 layers tokens see less than everything up to the query itself: of 4096 tokens that saves " in card.summary
+    assert "2 of this model's 3 layers hide keys beyond causal masking; with 4096 tokens this saves " in card.summary
     length = 4096
     everything, narrow = length * (length + 1) / 2, 4 * length - 6
     assert card.numbers["pairs"].value == pytest.approx((2 * narrow + everything) / (3 * everything))
@@ -113,10 +113,10 @@ def test_a_mask_that_is_a_tensor_says_nothing_of_longer_texts(measured):
 def test_a_model_whose_masks_are_tensors(measured, monkeypatch):
     monkeypatch.setattr(quadratic, "visible_pairs", lambda passage, length: quadratic.VisiblePairs(length, (None, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
-    assert "What this model's own layers look at in a longer text cannot be told: it builds its masks as tensors." in card.summary
+    assert "The visible pairs of this model in longer texts cannot be determined, because it builds its masks as tensors." in card.summary
     monkeypatch.setattr(quadratic, "visible_pairs", lambda passage, length: quadratic.VisiblePairs(length, (10, None, None), 10, True))
     card = measured((2.0, 2.0, 2.0, 1.0), (2.0, 1.0, 1.0, 1.0))
-    assert "of 2 of 3 nothing can be told, as their masks are tensors." in card.summary
+    assert "2 of 3 layers build their masks as tensors, so their visible pairs cannot be determined." in card.summary
 
 
 @pytest.mark.parametrize("causal", [True, False])

@@ -116,7 +116,7 @@ def wide() -> "hw.Model":
 def test_where_no_slice_looks_like_a_head():
     card = ENTRY.run(Study(wide(), TEXTS))
     assert card.verdict == "inconclusive"
-    assert card.summary == "W_O gives another number of numbers than the heads say, so that no slice of its output looks like a head."
+    assert card.summary == "The output of W_O has a different width from the concatenated heads, so it has no slice for each head."
     passage = Evaluator(wide(), "next").open(torch.arange(3, 12))
     with pytest.raises(WritesRefused, match=r"output of W_O must have a multiple of 5 numbers to be sliced by head, got 24"):
         losses_sliced(passage, passage.places[0], [0])
@@ -127,12 +127,12 @@ def test_one_head_is_the_whole_output():
     torch.manual_seed(0)
     model = hw.open_model(drawn(LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary()), **sizes))), tokenizer(False))
     card = ENTRY.run(Study(model, TEXTS))
-    assert card.summary == "Every layer has one head: the slice is the whole output, and the head too."
+    assert card.summary == "Every layer has a single head, so the slice is the whole output."
 
 
 def test_too_few_texts():
     card = ENTRY.run(Study(opened(llama()), TEXTS[:2]))
-    assert card.summary == "What is in a slice of the output needs at least 4 texts to be measured; got 2. Give more texts."
+    assert card.summary == "The content of a slice of the output needs at least 4 texts to be measured; got 2. Give more texts."
 
 
 def test_an_independent_script_finds_the_same(mixed, card, plain):
