@@ -34,8 +34,8 @@ def test_every_command_has_help_with_examples(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lok"], "No such command 'lok'. Did you mean 'look'? `headwise --help` lists what there is."),
-        (["look"], "Missing argument 'MODEL'. `headwise look --help` lists what there is."),
+        (["lok"], "No such command 'lok'. Did you mean 'look'? `headwise --help` lists the commands and options."),
+        (["look"], "Missing argument 'MODEL'. `headwise look --help` lists the commands and options."),
         (["look", "demo:minilm", "text", "--hed", "3.5"], "No such option: --hed"),
         (["look", "demo:minilm", "text", "--layer", "x"], "Invalid value for '--layer': Input should be a valid integer"),
         (["look", "demo:minilm", "text", "--statistic", "entropi"], "statistic must be one of distance, entropy, first,"),

@@ -80,8 +80,8 @@ def test_a_proof_that_fails_is_exit_code_1(capsys, checkpoint, monkeypatch):
     assert "(logits)" in out
 
 
-def test_telling_heads_are_the_largest(said, run):
-    first = next(answer for answer in said["parts"]["self"]["telling"] if answer["measure"] == "first")
+def test_standout_heads_are_the_largest(said, run):
+    first = next(answer for answer in said["parts"]["self"]["standout_heads"] if answer["measure"] == "first")
     means = run.statistics["first"].mean(("batch", "query"))
     layer, head, value = first["heads"][0]
     assert value == float(means.max()) == float(means[layer, head])
@@ -90,7 +90,7 @@ def test_telling_heads_are_the_largest(said, run):
 def test_only_the_layers_asked_for(capsys, checkpoint):
     found = json.loads(look(capsys, checkpoint, "--layer", "2", "--layer", "1", "--json")[1])["parts"]["self"]
     assert found["layers"] == [1, 2]
-    assert {head[0] for answer in found["telling"] for head in answer["heads"]} <= {1, 2}
+    assert {head[0] for answer in found["standout_heads"] for head in answer["heads"]} <= {1, 2}
 
 
 def test_a_head_shows_its_largest_weights(capsys, checkpoint, run):

@@ -84,7 +84,7 @@ def test_two_prompts(capsys, checkpoint, monkeypatch):
     [
         ((), "texts must hold at least one text, got none"),
         (("a", "--clean", "b"), "clean and corrupt must come together, got only clean"),
-        (("a", "--clean", "b", "--corrupt", "c"), "texts must be left out where there are two prompts, got 1"),
+        (("a", "--clean", "b", "--corrupt", "c"), "texts must be left out with --clean and --corrupt, got 1"),
         (("a", "--method", "luck"), "method must be one of ablation, gradient, write, patch, got 'luck'"),
         (("a", "--csv", "nowhere/x.csv"), "csv must name a file in a folder that exists, got 'nowhere/x.csv'"),
         (("a", "--png", "x.jpg"), "png must name a file that ends in .png"),

@@ -28,5 +28,5 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_other_encodings_are_refused_with_the_place(tmp_path):
     (tmp_path / "old.txt").write_bytes("abc é".encode("latin-1"))
-    with pytest.raises(ArgumentError, match=r"text must be UTF-8, got a byte that is not at place 4 of .*old\.txt\. Convert it first\."):
+    with pytest.raises(ArgumentError, match=r"text must be UTF-8, got an invalid byte at position 4 of .*old\.txt\. Convert it first\."):
         read_text(f"@{tmp_path / 'old.txt'}")

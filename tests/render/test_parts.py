@@ -39,9 +39,9 @@ def test_every_part_is_shown(both):
     assert list(overview(both, "decoder.cross").parts) == ["decoder.cross"]
 
 
-def test_what_has_no_meaning_across_is_no_telling_head(both):
+def test_what_has_no_meaning_across_is_no_standout_head(both):
     across = overview(both).parts["decoder.cross"]
-    assert {answer.measure: len(answer.heads) for answer in across.telling} == {"max_weight": 3, "first": 3, "previous": 0, "self": 0, "write_share": 3}
+    assert {answer.measure: len(answer.heads) for answer in across.standout} == {"max_weight": 3, "first": 3, "previous": 0, "self": 0, "write_share": 3}
 
 
 def test_of_several_parts_one_must_be_chosen(both):

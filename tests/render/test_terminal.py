@@ -5,8 +5,8 @@ from rich.console import Console
 
 from headwise.render.head_table import HeadTable
 from headwise.render.head_view import HeadRow
-from headwise.render.standout_heads import Telling
-from headwise.render.terminal import bar, head_grid, row_table, telling_table, token_line
+from headwise.render.standout_heads import StandoutHeads
+from headwise.render.terminal import bar, head_grid, row_table, standout_table, token_line
 from headwise.render.visible_text import visible_text
 
 NAN = float("nan")
@@ -83,6 +83,6 @@ def test_bars_end_at_their_ends(share, drawn):
     assert bar(share, 4) == drawn
 
 
-def test_telling_names_layer_head_and_number():
-    line = printed(telling_table([Telling("most on itself", "self", ((3, 5, 0.912), (0, 1, 0.5)))]))
+def test_the_table_of_standout_heads_names_layer_head_and_number():
+    line = printed(standout_table([StandoutHeads("most on itself", "self", ((3, 5, 0.912), (0, 1, 0.5)))]))
     assert line.split() == ["most", "on", "itself", "3.5", "0.91", "0.1", "0.50", "self"]

@@ -204,10 +204,15 @@ def test_a_view_that_is_too_large_is_not_stored(folder, monkeypatch):
     assert first_views.load(str(folder)) is None
 
 
-def test_a_text_of_the_command_line_is_shown_too(folder, gate, capsys):
-    assert main(["look", str(folder), "nobody else's text"]) == 0
-    assert first_views.load(str(folder)) is None
-    assert main(["look", str(folder), TEXT, "--statistic", "first"]) == 0
+def test_a_prepared_view_is_shown_at_the_first_start(folder, gate, capsys, monkeypatch):
+    assert main(["look", str(folder), TEXT]) == 0
+    assert first_views.load(str(folder)) is None  # only serve prepares it
+    assert main(["serve", str(folder), "--prepare"]) == 0
+    assert "is stored: the page shows it at once." in " ".join(capsys.readouterr().out.split())
+    with monkeypatch.context() as patched:
+        patched.setattr("headwise.models.loading.open_model.open_model", lambda source: pytest.fail("a view that is still valid is not computed again"))
+        assert main(["serve", str(folder), "--prepare", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"prepared": {str(folder): True}}
     kept = first_views.load(str(folder))
     model, run, answers = first_start(folder)
     assert {**kept.facts, "milliseconds": 0} == {

@@ -1,1 +1,1 @@
-"""The command line: one file a command, found by its `ENTRY`."""
+"""The command line: one file for each command, found by its `ENTRY`."""

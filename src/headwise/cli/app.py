@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(_usage(error), "UsageError", words)
     except typer.Abort:
         return 130
-    except Exception as error:  # noqa: BLE001 - a fault of ours, said to be ours
+    except Exception as error:  # noqa: BLE001 - a bug of headwise, reported as such
         _refuse(f"headwise failed with {type(error).__name__}: {error}. Add --debug for the traceback, and please report it.", "InternalError", words)
         return INTERNAL_ERROR
 
@@ -56,7 +56,7 @@ def build() -> typer.Typer:
 
 
 def _with_new_options(words: Sequence[str]) -> list[str]:
-    """The command line with options of earlier releases replaced by those of this one; each is warned of."""
+    """The arguments with options of earlier releases replaced by their current names, with a warning for each."""
     entry = entries("headwise.cli").get(next((word for word in words if not word.startswith("-")), ""))
     found = []
     for word in words:
@@ -87,8 +87,8 @@ def _help(entry: Command) -> str:
 def _usage(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     program = context.command_path if context is not None else "headwise"
-    said = error.format_message()
-    return f"{said if said.endswith(('.', '?')) else said + '.'} `{program} --help` lists what there is."
+    message = error.format_message()
+    return f"{message if message.endswith(('.', '?')) else message + '.'} `{program} --help` lists the commands and options."
 
 
 def _refuse(message: str, kind: str, words: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""`headwise check`: is this attention right, and if not, on which smallest input is it wrong?"""
+"""`headwise check`: test an attention implementation, and report the smallest failing inputs."""
 
 import ast
 from collections.abc import Callable
@@ -20,26 +20,25 @@ EXAMPLES = {"arg": "num_heads=4", "convention": "corner=top-left"}
 
 def check(
     subject: Annotated[str, typer.Argument(help="package.module:attribute of a function or an nn.Module, or a peer by name.", show_default=False)],
-    arg: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An argument with which a class or a peer is made; may be given again.")] = None,
-    level: Annotated[str, typer.Option(help="quick, or full: more problems, more drawn at random.")] = "full",
+    arg: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="An argument for constructing a class or a peer; can be repeated.")] = None,
+    level: Annotated[str, typer.Option(help="quick or full; full runs more cases, more of them random.")] = "full",
     convention: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="What the subject means, such as corner=top-left; the rest is probed. May be given again.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A convention of the subject, such as corner=top-left; the others are probed. Can be repeated."),
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="Only this dtype, such as bfloat16; every one that the subject takes when absent.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where tensors are to lie, such as cuda.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one call may take.")] = TIMEOUT,
-    shrinking: Annotated[
-        float | None, typer.Option(help="Seconds that all failures together may be made smaller; 10 at quick and 60 at full when absent.")
-    ] = None,
-    stop_at_first: Annotated[bool, typer.Option("--stop-at-first", help="End at the first result that is wrong: only whether there is a fault.")] = False,
+    dtype: Annotated[str | None, typer.Option(help="Only this dtype, such as bfloat16; every dtype that the subject accepts by default.")] = None,
+    device: Annotated[str | None, typer.Option(help="The device of the tensors, such as cuda.")] = None,
+    timeout: Annotated[float, typer.Option(help="Time limit of one call, in seconds.")] = TIMEOUT,
+    shrinking: Annotated[float | None, typer.Option(help="Time limit for minimising all failures, in seconds; by default 10 at quick and 60 at full.")] = None,
+    stop_at_first: Annotated[bool, typer.Option("--stop-at-first", help="Stop at the first failure: report only whether there is one.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page to this file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Try to prove the attention of SUBJECT wrong, and show the smallest input on which it is.
+    """Test the attention of SUBJECT, and report the smallest inputs on which it fails.
 
-    The subject runs in a process of its own, so that it may hang or die. What it means by its words (the corner of the causal triangle, True in a mask, a row
-    that sees no key) is found out and printed, and is no failure. Exit code 1 when something is wrong or fragile.
+    The subject runs in a process of its own, so it may hang or crash. Its conventions (the corner of the causal mask, the meaning of True in a mask, rows
+    without visible keys) are probed and printed; they are no failures. Exit code 1 if a check fails or is fragile.
     """
     import sys
 
@@ -49,7 +48,7 @@ def check(
     for path in (html, junit):
         _can_be_written(path)
     if "" not in sys.path:
-        sys.path.insert(0, "")  # the subject may be a module of the folder one stands in
+        sys.path.insert(0, "")  # the subject may be a module in the current directory
     report = run(
         subject,
         level=level,  # pyright: ignore[reportArgumentType]
@@ -66,7 +65,7 @@ def check(
     if json:
         print_json(report.to_plain())
     else:
-        _tell(report)
+        _print_report(report)
     return 0 if report.passed else 1
 
 
@@ -96,7 +95,7 @@ def _dtype(name: str | None) -> Any:
 
 
 def _can_be_written(path: Path | None) -> None:
-    """Said before the check, which takes its time."""
+    """Refuse a path that cannot be written before the check, which takes a while."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         wrong = "is a folder" if path.is_dir() else f"there is no folder {str(path.parent)!r}"
         raise ArgumentError(f"file must be one that can be written, got {str(path)!r} ({wrong}). Choose another path.")
@@ -111,8 +110,8 @@ def _write(path: Path | None, made: Callable[[], str]) -> None:
         raise ArgumentError(f"file must be one that can be written, got {str(path)!r} ({error.strerror}). Choose another path.") from None
 
 
-def _tell(report: "Report") -> None:
-    """Print the report, its verdict in colour; lines are never broken, so that a test can be copied."""
+def _print_report(report: "Report") -> None:
+    """Print the report with a coloured verdict; lines are not wrapped, so that the test can be copied."""
     import sys
 
     from rich.console import Console
@@ -127,8 +126,8 @@ def _tell(report: "Report") -> None:
 ENTRY = Command(
     check,
     examples={
-        "headwise check headwise:attend --level quick": "our own, as any other",
-        "headwise check torch.nn:MultiheadAttention --arg embed_dim=16 --arg num_heads=4 --level quick": "a module, made with these arguments",
-        "headwise check torch_sdpa --level quick --json": "a peer by name, for a program to read",
+        "headwise check headwise:attend --level quick": "headwise's own attention, like any other",
+        "headwise check torch.nn:MultiheadAttention --arg embed_dim=16 --arg num_heads=4 --level quick": "a module, constructed with these arguments",
+        "headwise check torch_sdpa --level quick --json": "a peer by name, as JSON",
     },
 )

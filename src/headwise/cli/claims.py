@@ -1,4 +1,4 @@
-"""`headwise claims`: what people say about heads, put to the test on a model."""
+"""`headwise claims`: test published claims about attention heads on a model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 def claims(
     model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or a demo such as demo:smollm2.", show_default=False)],
-    texts: Annotated[Path | None, typer.Option(help="A file with a text on each line; English prose of 1901 when absent.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only this claim, by name, with all of its numbers; may be given again.")] = None,
+    texts: Annotated[Path | None, typer.Option(help="A file with one text per line; English prose of 1901 by default.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this claim, by name, with all of its numbers; can be repeated.")] = None,
     conllu: Annotated[Path | None, typer.Option(help="A CoNLL-U file with parsed sentences, for claims about grammar.")] = None,
-    gap: Annotated[Path | None, typer.Option(help="A file in the format of GAP, for claims about pronouns.")] = None,
-    winobias: Annotated[list[Path] | None, typer.Option(help="A file in the format of WinoBias, likewise; may be given again.")] = None,
-    length: Annotated[int, typer.Option(min=8, help="Tokens of a text that are read.")] = 48,
-    limit: Annotated[int, typer.Option(min=1, help="Texts, at most; drawn at random where there are more.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
-    numbers: Annotated[bool, typer.Option("--numbers", help="Show every number with its interval, how it was measured, and what was published.")] = False,
-    anew: Annotated[bool, typer.Option("--anew", help="Measure again what was measured before on the same model, texts and settings.")] = False,
+    gap: Annotated[Path | None, typer.Option(help="A file in the GAP format, for claims about pronouns.")] = None,
+    winobias: Annotated[list[Path] | None, typer.Option(help="A file in the WinoBias format, likewise; can be repeated.")] = None,
+    length: Annotated[int, typer.Option(min=8, help="Tokens read of each text.")] = 48,
+    limit: Annotated[int, typer.Option(min=1, help="Texts at most; a random sample if there are more.")] = 32,
+    seed: Annotated[int, typer.Option(min=0, help="The random seed.")] = 0,
+    numbers: Annotated[bool, typer.Option("--numbers", help="Show every number with its interval, its definition and the published value.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Measure again instead of reading cached results.")] = False,
     csv: Csv = None,
-    png: Annotated[Path | None, typer.Option(help="With one --only: write its picture to this file.")] = None,
+    png: Annotated[Path | None, typer.Option(help="With a single --only: write its plot to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Put sentences about heads to the test on MODEL: each is kept, cut or corrected, or nothing can be told.
+    """Test published claims about heads on MODEL: each is kept (supported), corrected (partly supported), cut (refuted) or inconclusive.
 
-    Every claim has a published source, a definition and a rule; intervals are over texts, 95 %. What was measured is kept in the cache folder.
+    Every claim has a published source, a definition and a decision rule; intervals are over texts, 95 %. Results are stored in the cache folder.
     """
     from headwise.render.figure import check_png
 
@@ -61,11 +61,11 @@ def claims(
             cache=not anew,
             progress=progress,
         )
-    _tell(found, numbers or bool(only), csv, png, json)
+    _print_results(found, numbers or bool(only), csv, png, json)
     return 0
 
 
-def _tell(found: "ClaimResults", numbers: bool, csv: Path | None, png: Path | None, json: bool) -> None:
+def _print_results(found: "ClaimResults", numbers: bool, csv: Path | None, png: Path | None, json: bool) -> None:
     from headwise.render.results.claims_table import COLUMNS, claim_lines, number_rows
 
     write_csv(csv, COLUMNS, number_rows(found))
@@ -81,17 +81,17 @@ def _draw(found: "ClaimResults", png: Path) -> None:
     from headwise.render.claim_plot import plot_figure
     from headwise.render.figure import save_figure
 
-    told = found[0]
-    if told.card.plot is None:
-        raise ArgumentError(f"png must be of a claim with a picture, got {told.name!r}, which has none on this model. Leave --png out.")
-    save_figure(plot_figure(told.card.plot, told.claim.sentence), png)
+    result = found[0]
+    if result.card.plot is None:
+        raise ArgumentError(f"png must be of a claim with a plot, got {result.name!r}, which has none on this model. Leave --png out.")
+    save_figure(plot_figure(result.card.plot, result.claim.sentence), png)
 
 
 ENTRY = Command(
     claims,
     examples={
-        "headwise claims demo:minilm --only more_heads --png sweep.png": "the same decoder trained with 1 to 32 heads: its numbers, and the curve",
+        "headwise claims demo:minilm --only more_heads --png sweep.png": "the same decoder trained with 1 to 32 heads: the numbers, and the curve",
         "headwise claims demo:minilm --only first_token_sink --only equal_say": "two claims, measured on MiniLM",
-        "headwise claims demo:minilm --only equal_say --texts story.txt --json": "on texts of your own, a line each, as data",
+        "headwise claims demo:minilm --only equal_say --texts story.txt --json": "on your own texts, one per line, as JSON",
     },
 )

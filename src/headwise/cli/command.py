@@ -1,4 +1,4 @@
-"""What a command is: a function whose signature typer reads, and examples that a test runs."""
+"""The description of a command: a function whose signature typer reads, and examples that a test runs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ class Command:
     """One command.
 
     Attributes:
-        run: what it does; returns the exit code, None for 0. Its docstring is the help.
-        examples: command line to what it shows.
+        run: the function; returns the exit code, None for 0. Its docstring is the help.
+        examples: command lines, each with a description.
         renamed: options of earlier releases, each with the one that replaces it; they still work for one release, with a warning.
     """
 

@@ -1,4 +1,4 @@
-"""`headwise compare`: what fine-tuning did to each head."""
+"""`headwise compare`: how fine-tuning changed each head."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def compare(
     base: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or a demo such as demo:smollm2.", show_default=False)],
     tuned: Annotated[str, typer.Argument(help="The same model, tuned or edited; or a folder with a LoRA adapter of it.", show_default=False)],
-    text: Annotated[list[str] | None, typer.Option(help="Run both on this text as well; may be given again. @FILE reads a file.")] = None,
-    measure: Annotated[str, typer.Option(help="What the grid shows: gain, ov, qk, size, temperature; with a text also pattern and writes.")] = "gain",
-    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all when absent.")] = None,
-    tied: Annotated[float, typer.Option(help="Cosine from which a head's slices count as another's.")] = 0.95,
+    text: Annotated[list[str] | None, typer.Option(help="Run both on this text as well; can be repeated. @FILE reads a file.")] = None,
+    measure: Annotated[str, typer.Option(help="The measure in the grid: gain, ov, qk, size, temperature; with a text also pattern and writes.")] = "gain",
+    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all by default.")] = None,
+    tied: Annotated[float, typer.Option(help="Cosine from which a head's slices count as equal to another head's.")] = 0.95,
     muted: Annotated[float, typer.Option(help="Gain below which a head is muted.")] = 0.7,
     amplified: Annotated[float, typer.Option(help="Gain above which it is amplified.")] = 1.25,
     rewired: Annotated[float, typer.Option(help="Cosine of QK or OV below which it is rewired.")] = 0.8,
@@ -31,10 +31,10 @@ def compare(
     png: Annotated[Path | None, typer.Option(help="Write the grid to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Say what happened to each head between BASE and TUNED.
+    """Report how each head changed between BASE and TUNED.
 
-    From the weights alone, read layer by layer; with a text both models are run as well. What changes all heads of a layer alike names none of them: a
-    fine-tune that moves every head a little, or a round trip through bfloat16 or 8 bits, yields no verdict.
+    Compares the weights, read layer by layer; with a text both models are run as well. A change that affects all heads of a layer alike is attributed to none:
+    a fine-tune that changes every head slightly, or a round trip through bfloat16 or 8 bits, yields no verdict.
     """
     from headwise.render.figure import check_png
 
@@ -77,7 +77,7 @@ def _draw(found: "dict[str, xarray.Dataset]", measure: str, png: Path) -> None:
 ENTRY = Command(
     compare,
     examples={
-        "headwise compare demo:minilm demo:minilm": "a model with itself: no head changed",
-        'headwise compare demo:minilm demo:minilm --text "The cat sat on the mat." --measure pattern --csv heads.csv': "on a text too, the numbers to a file",
+        "headwise compare demo:minilm demo:minilm": "a model compared with itself: no head changed",
+        'headwise compare demo:minilm demo:minilm --text "The cat sat on the mat." --measure pattern --csv heads.csv': "on a text as well, numbers to a file",
     },
 )

@@ -1,4 +1,4 @@
-"""Numbers as a file of comma-separated values: `--csv`."""
+"""Writing numbers as comma-separated values: `--csv`."""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ Csv = Annotated[Path | None, typer.Option("--csv", help="Write the numbers to th
 
 
 def check_csv(path: Path | None) -> None:
-    """Say what stands in the way of writing before there is work to lose.
+    """Refuse a path that cannot be written, before any computation starts.
 
     Raises:
         ArgumentError: its folder does not exist.
@@ -25,7 +25,7 @@ def check_csv(path: Path | None) -> None:
 
 
 def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write the file, if one was asked for; numbers with all their digits.
+    """Write the file, if one was requested; numbers with all digits.
 
     Raises:
         ArgumentError: it cannot be written.

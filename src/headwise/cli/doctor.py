@@ -1,4 +1,4 @@
-"""`headwise doctor`: what is installed, what works, and what to do about what does not."""
+"""`headwise doctor`: check the installation, and suggest fixes."""
 
 import os
 import platform
@@ -22,12 +22,12 @@ SIGNS = {"works": ("works", "green"), "absent": ("absent", "yellow"), "broken": 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         about: package, backend, machine or demo model.
-        state: works, absent (something that headwise can do without) or broken.
-        fix: what to do about it; empty where it works.
+        state: works, absent (optional and not installed) or broken.
+        fix: what to do about it; empty if it works.
     """
 
     about: str
@@ -38,9 +38,9 @@ class Diagnostic:
 
 
 def doctor(json: Json = False) -> int:
-    """Say what is installed, which backends work, and what to do about what doesn't.
+    """Check what is installed and which backends work, and suggest fixes.
 
-    Every backend is really called and compared with the reference. Exit code 1 when something that headwise needs is broken.
+    Every backend is called and compared with the reference. Exit code 1 if something that headwise requires is broken.
     """
     findings = [*_packages(), *_backends(), *_machine(), *_demos()]
     well = not any(finding.state == "broken" for finding in findings)
@@ -52,7 +52,7 @@ def doctor(json: Json = False) -> int:
 
 
 def _packages() -> Iterator[Diagnostic]:
-    """Python and every requirement of headwise, as its own metadata states them: needed ones first, then those of the extras."""
+    """Python and every requirement in headwise's metadata: required ones first, then those of the extras."""
     try:
         stated = [Requirement(line) for line in metadata.requires("headwise") or ()]
     except metadata.PackageNotFoundError:
@@ -87,7 +87,7 @@ def _extra(marker: Marker | None) -> str | None:
 
 
 def _backends() -> Iterator[Diagnostic]:
-    """Each kernel computes one small masked attention, to be compared with the reference."""
+    """Compare each kernel with the reference on a small masked attention."""
     import torch
 
     from headwise.attention.attend import attend
@@ -125,7 +125,7 @@ def _machine() -> Iterator[Diagnostic]:
 
 
 def _cache() -> Diagnostic:
-    """A file is really written there."""
+    """Test that the cache folder is writable by writing a file."""
     from headwise.storage.cache import cache_folder
 
     folder = cache_folder()
@@ -145,8 +145,8 @@ def _demos() -> Iterator[Diagnostic]:
         try:
             yield Diagnostic("demo", f"demo:{name}", "works", f"installed: {package(name).name}")
         except MissingPackage as error:
-            said, _, fix = str(error).partition(". ")
-            yield Diagnostic("demo", f"demo:{name}", "absent", said, fix)
+            reason, _, fix = str(error).partition(". ")
+            yield Diagnostic("demo", f"demo:{name}", "absent", reason, fix)
 
 
 def _verdict(well: bool) -> Text:
@@ -167,6 +167,6 @@ ENTRY = Command(
     doctor,
     examples={
         "headwise doctor": "what is installed and what works",
-        "headwise doctor --json": "the same for a program",
+        "headwise doctor --json": "the same as JSON",
     },
 )

@@ -1,4 +1,4 @@
-"""`headwise edit`: change heads of a model, see what it does, and save the result."""
+"""`headwise edit`: edit heads of a model, measure the effect, and save the result."""
 
 import re
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ def edit(
 
 
 def _edits(named: dict[str, Many]) -> Iterator["Edit"]:
-    """The edits that the options say, in the order of their kinds."""
+    """The edits given by the options, in the order of their kinds."""
     from headwise.interventions.edit_list import edit_kinds
 
     for name, words in named.items():

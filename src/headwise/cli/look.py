@@ -1,4 +1,4 @@
-"""`headwise look`: what every head of a model does with a text."""
+"""`headwise look`: the attention of every head of a model on a text."""
 
 import re
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from headwise.render.head_view import HeadView
     from headwise.render.overview import Overview
 
-KEYS = 5  # keys of a row that are shown unless asked for
+KEYS = 5  # keys of a row that are shown by default
 
 
 def look(
     model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or demo:minilm, demo:smollm2.", show_default=False)],
     text: Annotated[str, typer.Argument(help="The text; @FILE reads a file, - reads standard input.", show_default=False)],
-    audio: Annotated[Path | None, typer.Option(help="A WAV file at 16 kHz for a model that listens; TEXT is then what it says.")] = None,
+    audio: Annotated[Path | None, typer.Option(help="A WAV file at 16 kHz for a speech model; TEXT is then its transcript.")] = None,
     statistic: Annotated[str, typer.Option(help="What the table shows: a statistic, write_share, write_norm or write_cosine.")] = "entropy",
-    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all when absent.")] = None,
-    layer: Annotated[list[int] | None, typer.Option(help="Only this layer; may be given again.")] = None,
-    head: Annotated[str | None, typer.Option(metavar="LAYER.HEAD", help="Show where each token looks in this head, such as 3.5.")] = None,
-    rows: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Which tokens of --head; the first 64 when absent.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help=f"How many keys of each token of --head; {KEYS} when absent.")] = None,
+    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross; all by default.")] = None,
+    layer: Annotated[list[int] | None, typer.Option(help="Only this layer; can be repeated.")] = None,
+    head: Annotated[str | None, typer.Option(metavar="LAYER.HEAD", help="Show the keys that each token attends to in this head, such as 3.5.")] = None,
+    rows: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Which query tokens of --head to show; the first 64 by default.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help=f"How many keys to show for each token of --head; {KEYS} by default.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write the table, or the map of --head, to this file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the page of this run to this file, which needs nothing else.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the page of this run to this file, as self-contained HTML.")] = None,
     json: Json = False,
 ) -> int:
-    """Show what every head of MODEL does with TEXT, and what was proved of it.
+    """Show the attention of every head of MODEL on TEXT, with a proof of the numbers.
 
     The table has a number for each head: the mean of a statistic over all tokens. The proof says what was verified on this very run, each residual beside
     what rounding allows. Exit code 1 when it fails.
@@ -46,7 +46,6 @@ def look(
     from headwise.render.head_view import head_view
     from headwise.render.measure import measure_name
     from headwise.render.overview import overview, part_of, to_plain
-    from headwise.server.state.first_view import store_first_view_of
 
     measure, place, span = measure_name(statistic), _place(head), _span(rows)
     if place is None and (rows, top) != (None, None):
@@ -65,8 +64,6 @@ def look(
     if html is not None:
         with waiting(f"writing {html}"):
             run.save_html(html)
-    if audio is None:
-        store_first_view_of(run, words)
     if json:
         print_json({"model": model, **to_plain(view), "head": one and asdict(one)})
     else:
@@ -85,7 +82,7 @@ def _run(model: str, text: str, audio: Path | None) -> "Run":
 
 
 def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -> Iterator[RenderableType]:
-    from headwise.render.terminal import head_grid, proof_table, row_table, telling_table, token_line
+    from headwise.render.terminal import head_grid, proof_table, row_table, standout_table, token_line
 
     for name, part in view.parts.items():
         table = part.table(measure)
@@ -93,13 +90,13 @@ def _lines(view: "Overview", model: str, measure: str, one: "HeadView | None") -
         yield token_line(part.tokens)
         yield Text.assemble("\n", (measure, "bold"), f"  {table.statement} Mean over the tokens.")
         yield from head_grid(table, terminal_width())
-        yield Text("\nmost telling heads (layer.head)", "bold")
-        yield telling_table(part.telling)
+        yield Text("\nheads that stand out (layer.head)", "bold")
+        yield standout_table(part.standout)
         if part.refusal:
             yield Text(part.refusal, "yellow")
     if one is not None:
         shown = f"{len(one.rows)} of {one.length} rows" if len(one.rows) < one.length else "all rows"
-        yield Text.assemble("\n", (f"head {one.layer}.{one.head}", "bold"), f"  where each token looks, {shown}")
+        yield Text.assemble("\n", (f"head {one.layer}.{one.head}", "bold"), f"  keys that each token attends to, {shown}")
         yield row_table(one.rows)
     yield from (Text.assemble("\n", (f"note: {note}", "yellow")) for note in view.notes)
     yield Text()
@@ -113,7 +110,7 @@ def _draw(run: "Run", view: "Overview", model: str, measure: str, one: "HeadView
 
     if one is not None:
         title = f"{model}, head {one.layer}.{one.head}"
-        caption = Caption(title, "Which keys (across) each token (down) looks at.", proof_sentence(view.proof))
+        caption = Caption(title, "Keys (across) that each query token (down) attends to.", proof_sentence(view.proof))
         place = one.layer, one.head
         figure = map_figure(head_map(run, one.part, place), query_tokens(run, one.part), key_tokens(run, one.part), caption)
     else:
@@ -148,11 +145,11 @@ ENTRY = Command(
     look,
     examples={
         'headwise look demo:minilm "The cat sat on the mat because it was tired."': "the entropy of every head of a small encoder",
-        'headwise look demo:smollm2 "The cat sat on the mat." --statistic first': "how much each head of a decoder rests on the first token",
-        'headwise look demo:smollm2 "The cat sat on the mat." --head 3.5 --top 3': "where each token looks in layer 3, head 5",
-        'headwise look demo:rxnmapper "CC(=O)O.OCC>>CC(=O)OCC" --head 10.5': "which atom of the reactants each atom of a product comes from",
-        "headwise look demo:minilm @story.txt --json": "every number of a text in a file, for a program",
-        'headwise look demo:minilm "The cat sat on the mat." --png heads.png': "the table as a picture",
+        'headwise look demo:smollm2 "The cat sat on the mat." --statistic first': "how much weight each head of a decoder puts on the first token",
+        'headwise look demo:smollm2 "The cat sat on the mat." --head 3.5 --top 3': "the keys that each token attends to in layer 3, head 5",
+        'headwise look demo:rxnmapper "CC(=O)O.OCC>>CC(=O)OCC" --head 10.5': "the reactant atom that each product atom comes from",
+        "headwise look demo:minilm @story.txt --json": "every number for a text in a file, as JSON",
+        'headwise look demo:minilm "The cat sat on the mat." --png heads.png': "the table as a figure",
         'headwise look demo:minilm "The cat sat on the mat." --html heads.html': "the page of this run as one file",
     },
 )

@@ -1,4 +1,4 @@
-"""Where a command's words go: results to standard output, waiting and errors to standard error."""
+"""Output of commands: results on standard output, progress and errors on standard error."""
 
 import json
 import math
@@ -18,36 +18,36 @@ PATIENCE = 2.0  # seconds before a wait is worth a word
 
 
 def show(*parts: RenderableType) -> None:
-    """Print tables and text; colours only where the terminal has them."""
+    """Print tables and text, with colours if the terminal supports them."""
     console = Console(file=sys.stdout, highlight=False)
     for part in parts:
         console.print(part)
 
 
 def terminal_width() -> int:
-    """The characters of a line."""
+    """The width of the terminal in characters."""
     return Console(file=sys.stdout).width
 
 
 def print_json(data: Any) -> None:
-    """Print data as JSON: ASCII-safe, NaN and infinity as null, which is all that JSON has for them."""
+    """Print data as JSON, in ASCII, with NaN and infinity as null."""
     sys.stdout.write(json.dumps(_plain(data), indent=2) + "\n")
 
 
 def print_error(message: str) -> None:
-    """One line on standard error."""
+    """Print an error as one line on standard error."""
     line = Text.assemble(("error: ", "bold red"), " ".join(message.split()))
     Console(file=sys.stderr, highlight=False, soft_wrap=True).print(line)
 
 
 def print_warning(message: str) -> None:
-    """One line on standard error about something that still works."""
+    """Print a warning as one line on standard error."""
     Console(file=sys.stderr, highlight=False, soft_wrap=True).print(Text.assemble(("warning: ", "bold yellow"), message))
 
 
 @contextmanager
 def waiting(for_what: str) -> Iterator[None]:
-    """Say what is being waited for, and for how long, once it has taken two seconds; nothing where nobody looks on.
+    """Show what is being waited for and for how long, after two seconds; only in a terminal.
 
     Args:
         for_what: "opening demo:smollm2"

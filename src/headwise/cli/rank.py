@@ -1,4 +1,4 @@
-"""`headwise rank`: which heads a model's loss rests on."""
+"""`headwise rank`: rank heads by their importance for a model's loss."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,24 +18,30 @@ if TYPE_CHECKING:
 def rank(
     model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or a demo such as demo:smollm2.", show_default=False)],
     text: Annotated[list[str] | None, typer.Argument(help="Texts; @FILE reads a file, - reads standard input.", show_default=False)] = None,
-    lines: Annotated[Path | None, typer.Option(help="A file with a text on each line.")] = None,
-    method: Annotated[str, typer.Option(help="ablation (exact), gradient (first order, three passes a text), write (what heads add) or patch.")] = "ablation",
-    ablation: Annotated[str, typer.Option(help="What a silenced head says: zero, its mean over the texts, or resample: its words in the next text.")] = "zero",
-    loss: Annotated[str | None, typer.Option(help="next, masked, kl or cosine; the model's own when absent.")] = None,
-    clean: Annotated[str | None, typer.Option(help="With --corrupt: two prompts; ranks heads by how much of the clean answer each brings back.")] = None,
-    corrupt: Annotated[str | None, typer.Option(help="The prompt that leads to another answer, of as many tokens.")] = None,
-    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross, where it has several.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many heads are listed.")] = 8,
-    state: Annotated[Path | None, typer.Option(help="A file that remembers what is done: the same call goes on after it was stopped.")] = None,
-    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster to spread the work over; auto, or local to start one.")] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
+    lines: Annotated[Path | None, typer.Option(help="A file with one text per line.")] = None,
+    method: Annotated[
+        str, typer.Option(help="ablation (exact), gradient (first order, three passes per text), write (share of the write) or patch.")
+    ] = "ablation",
+    ablation: Annotated[
+        str, typer.Option(help="What replaces the z of an ablated head: zero, mean (over the texts) or resample (its z in the next text).")
+    ] = "zero",
+    loss: Annotated[str | None, typer.Option(help="next, masked, kl or cosine; by default the one that fits the model.")] = None,
+    clean: Annotated[
+        str | None, typer.Option(help="With --corrupt: two prompts; heads are ranked by how much of the clean answer patching each one restores.")
+    ] = None,
+    corrupt: Annotated[str | None, typer.Option(help="The prompt with a different answer and the same number of tokens.")] = None,
+    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross, if it has several.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many heads to list.")] = 8,
+    state: Annotated[Path | None, typer.Option(help="A progress file: the same call resumes from it after an interruption.")] = None,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster to distribute the work over; auto, or local to start one.")] = None,
+    seed: Annotated[int, typer.Option(help="The random seed.")] = 0,
     csv: Csv = None,
     png: Annotated[Path | None, typer.Option(help="Write the grid of all heads to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Rank the heads of MODEL by how much its loss on the texts rests on each.
+    """Rank the heads of MODEL by their importance for its loss on the texts.
 
-    Ablation is exact: the head's words are taken out before W_O, and what follows is run again. Intervals are over texts, 95 %.
+    Ablation is exact: the head's z is replaced before W_O, and the rest of the forward pass is rerun. Intervals are over texts, 95 %.
     """
     from headwise.render.figure import check_png
 
@@ -60,12 +66,12 @@ def rank(
             seed=seed,
             progress=lambda _, done, total: progress("", done, total),
         )
-    _tell(found, top, csv, png, json)
+    _print_ranking(found, top, csv, png, json)
     return 0
 
 
 def _texts(words: list[str], lines: Path | None, clean: str | None, corrupt: str | None) -> list[Any]:
-    """The texts of all sources; the pair of prompts where there is one."""
+    """The texts from all sources; the pair of prompts if there is one."""
     if (clean is None) != (corrupt is None):
         raise ArgumentError(f"clean and corrupt must come together, got only {'clean' if corrupt is None else 'corrupt'}. Give both.")
     texts: list[Any] = [read_text(word) for word in words]
@@ -73,22 +79,22 @@ def _texts(words: list[str], lines: Path | None, clean: str | None, corrupt: str
         texts += [line for line in read_text(f"@{lines}").splitlines() if line.strip()]
     if clean is not None:
         if texts:
-            raise ArgumentError(f"texts must be left out where there are two prompts, got {len(texts)}. Give either.")
+            raise ArgumentError(f"texts must be left out with --clean and --corrupt, got {len(texts)}. Give one or the other.")
         return [(clean, corrupt)]
     if not texts:
         raise ArgumentError("texts must hold at least one text, got none. Write one, or --lines FILE.")
     return texts
 
 
-def _tell(found: "xarray.Dataset", top: int, csv: Path | None, png: Path | None, json: bool) -> None:
+def _print_ranking(found: "xarray.Dataset", top: int, csv: Path | None, png: Path | None, json: bool) -> None:
     from headwise.render.results.rank_table import COLUMNS, rank_lines, rank_rows, rank_table
 
     write_csv(csv, COLUMNS, rank_rows(found))
     if png is not None:
         from headwise.render.figure import Caption, save_figure, table_figure
 
-        told = found.attrs
-        caption = Caption(f"{told['method']}: {told['meaning']}", f"every head of {told['model']}, {told['texts']} texts.")
+        attrs = found.attrs
+        caption = Caption(f"{attrs['method']}: {attrs['meaning']}", f"every head of {attrs['model']}, {attrs['texts']} texts.")
         save_figure(table_figure(rank_table(found), caption), png)
     if json:
         print_json({**found.attrs, "heads": [dict(zip(COLUMNS, row, strict=True)) for row in rank_rows(found)]})
@@ -100,7 +106,7 @@ ENTRY = Command(
     rank,
     examples={
         'headwise rank demo:smollm2 "The cat sat on the mat because it was tired." --method gradient': "first order, all 270 heads in a few passes",
-        'headwise rank demo:minilm "The cat sat on the mat." "The dog slept." --top 3': "exact: how far the output turns without each head",
-        "headwise rank demo:minilm --lines story.txt --csv heads.csv --json": "the same for each line of a file, as data",
+        'headwise rank demo:minilm "The cat sat on the mat." "The dog slept." --top 3': "exact: the change of the output when each head is ablated",
+        "headwise rank demo:minilm --lines story.txt --csv heads.csv --json": "the same for each line of a file, as CSV and JSON",
     },
 )

@@ -1,4 +1,4 @@
-"""`headwise roles`: which heads play which roles."""
+"""`headwise roles`: find the roles of attention heads."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 def roles(
     model: Annotated[str, typer.Argument(help="A directory with a checkpoint, a hub id, or a demo such as demo:smollm2.", show_default=False)],
-    role: Annotated[list[str] | None, typer.Option(help="Only this role, or one relation: grammar:nsubj; may be given again. All when absent.")] = None,
-    lines: Annotated[Path | None, typer.Option(help="A file with a text on each line; plain English made at random when absent.")] = None,
+    role: Annotated[list[str] | None, typer.Option(help="Only this role, or one relation such as grammar:nsubj; can be repeated. All by default.")] = None,
+    lines: Annotated[Path | None, typer.Option(help="A file with one text per line; random simple English sentences by default.")] = None,
     conllu: Annotated[Path | None, typer.Option(help="A CoNLL-U file with parsed sentences, for grammar.")] = None,
-    gap: Annotated[Path | None, typer.Option(help="A file in the format of GAP, for coreference.")] = None,
-    winobias: Annotated[list[Path] | None, typer.Option(help="A file in the format of WinoBias, likewise; may be given again.")] = None,
-    reactions: Annotated[Path | None, typer.Option(help="A file with a mapped reaction (SMILES) on each line, for alignment.")] = None,
-    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross, where it has several.")] = None,
+    gap: Annotated[Path | None, typer.Option(help="A file in the GAP format, for coreference.")] = None,
+    winobias: Annotated[list[Path] | None, typer.Option(help="A file in the WinoBias format, likewise; can be repeated.")] = None,
+    reactions: Annotated[Path | None, typer.Option(help="A file with one atom-mapped reaction (SMILES) per line, for alignment.")] = None,
+    part: Annotated[str | None, typer.Option(help="Which attention of the model, such as decoder.cross, if it has several.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Texts for each role, at most.")] = 400,
-    margin: Annotated[float, typer.Option(help="By how much a head must beat the baseline to play a role.")] = 0.05,
-    task: Annotated[str | None, typer.Option(help="What --png shows: the score of every head in this task; the largest lead when absent.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
+    margin: Annotated[float, typer.Option(help="The lead over the baseline that a head needs to have a role.")] = 0.05,
+    task: Annotated[str | None, typer.Option(help="The task whose scores --png shows; by default the one with the largest lead.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The random seed.")] = 0,
     csv: Csv = None,
     png: Annotated[Path | None, typer.Option(help="Write a grid of all heads to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Find out which heads of MODEL play which roles, each against the best simpler rule.
+    """Find the roles of MODEL's heads, each compared with the best baseline.
 
-    A head is chosen on one half of the texts and judged on the other; it plays the role if it certainly beats the rule by --margin.
+    A head is chosen on one half of the texts and judged on the other; it has the role if it certainly exceeds the baseline by --margin.
     """
     from headwise.render.figure import check_png
 
@@ -62,11 +62,11 @@ def roles(
             seed=seed,
             progress=progress,
         )
-    _tell(found, task, csv, png, json)
+    _print_roles(found, task, csv, png, json)
     return 0
 
 
-def _tell(found: "xarray.Dataset", task: str | None, csv: Path | None, png: Path | None, json: bool) -> None:
+def _print_roles(found: "xarray.Dataset", task: str | None, csv: Path | None, png: Path | None, json: bool) -> None:
     from headwise.errors import ArgumentError
     from headwise.render.results.roles_table import COLUMNS, head_rows, leading_task, role_lines, task_rows, task_table
 
@@ -95,7 +95,7 @@ def _plain(found: "xarray.Dataset", tasks: list[dict[str, Any]], heads: list[tup
 ENTRY = Command(
     roles,
     examples={
-        "headwise roles demo:minilm --role position --role first_token --limit 12": "who looks at neighbours, who rests on the first token",
-        "headwise roles demo:smollm2 --role induction --limit 8 --png induction.png": "the heads that continue what was there before, as a picture",
+        "headwise roles demo:minilm --role position --role first_token --limit 12": "heads that attend to neighbours, and to the first token",
+        "headwise roles demo:smollm2 --role induction --limit 8 --png induction.png": "induction heads, as a figure",
     },
 )

@@ -1,4 +1,4 @@
-"""Text arguments: the words themselves, `@file`, or `-` for standard input."""
+"""Text arguments: the text itself, `@file`, or `-` for standard input."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from headwise.errors import ArgumentError
 
 
 def read_text(word: str) -> str:
-    """The text that an argument stands for.
+    """The text given by an argument.
 
     Example:
         >>> read_text("The cat sat.")
@@ -27,4 +27,4 @@ def _decoded(source: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise ArgumentError(f"text must be UTF-8, got a byte that is not at place {error.start} of {source}. Convert it first.") from None
+        raise ArgumentError(f"text must be UTF-8, got an invalid byte at position {error.start} of {source}. Convert it first.") from None

@@ -1,4 +1,4 @@
-"""A claim: a sentence that people say about heads, and the experiment that tests it."""
+"""A published claim about attention heads, and the experiment that tests it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ class Claim:
     """A sentence about heads and how it is tested.
 
     Attributes:
-        sentence: the claim as people word it.
+        sentence: the claim, as it is usually worded.
         source: who made or tested it.
         address: where the source can be read.
         published: what the source found, with its numbers.
-        definition: how the words of the sentence are made measurable here.
+        definition: how the terms of the sentence are measured here.
         refuted_by: the observation that would refute it.
         rule: how the verdict follows from the numbers.
         run: the experiment.
-        about_model: False if the experiment trains models of its own, and the model under study plays no part.
+        about_model: False if the experiment uses models trained for it, not the model under study.
     """
 
     sentence: str

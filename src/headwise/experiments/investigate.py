@@ -1,4 +1,4 @@
-"""`hw.investigate`: test on a model what people say about attention heads."""
+"""`hw.investigate`: test published claims about attention heads on a model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Numbers as cards say them."""
+"""Formatting of numbers in the sentences of cards."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from headwise.experiments.card import Number
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with as many digits as it takes to tell it from all and from nothing.
+    """A share in per cent, with enough digits to distinguish it from 0 % and 100 %.
 
     Example:
         >>> percent(0.1234), percent(0.9996), percent(0.00002), percent(1.0), percent(0.0)
@@ -38,11 +38,11 @@ def nats(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}" if abs(value) < 1 else f"{value:.2f}"
 
 
-def between(number: Number, said: Callable[[float], str]) -> str:
-    """The interval of a number, each end said so; the number itself where it is exact.
+def between(number: Number, form: Callable[[float], str]) -> str:
+    """The interval of a number with each end formatted by `form`; the number itself if it is exact.
 
     Example:
         >>> between(Number(0.5, low=0.4, high=0.6), percent), between(Number(0.5), percent)
         ('40 % to 60 %', '50 %')
     """
-    return said(number.value) if number.low is None or number.high is None else f"{said(number.low)} to {said(number.high)}"
+    return form(number.value) if number.low is None or number.high is None else f"{form(number.low)} to {form(number.high)}"

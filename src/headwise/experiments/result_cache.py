@@ -1,4 +1,4 @@
-"""Cards that were made before: of the same weights, texts and settings, by the same code and libraries, with the same arithmetic."""
+"""A cache of cards, keyed by weights, texts, settings, code, library versions and arithmetic."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ CACHE = Cache("claims", format=2)
 
 @dataclass(frozen=True)
 class ResultCache:
-    """The cards of one model, texts and settings.
+    """The cached cards of one model with the same texts and settings.
 
     Attributes:
         key: of all that they depend on, but for the claim; `key_of_study` makes it.

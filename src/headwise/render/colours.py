@@ -7,7 +7,7 @@ DARK = ("#191e27", "#01485c", "#037674", "#1ea877", "#9cca7e", "#edeaad")
 
 
 def colour(share: float, ramp: tuple[str, ...] = DARK) -> str:
-    """The colour that lies so far along the ramp, from 0 to 1; what lies outside takes the end's.
+    """The colour at a position on the ramp, from 0 to 1; positions outside are clipped.
 
     Example:
         >>> colour(0.0), colour(1.0), colour(0.1)

@@ -28,12 +28,12 @@ HAIRLINE = 0.06  # of a cell
 
 @dataclass(frozen=True)
 class Caption:
-    """The words around a figure.
+    """The text around a figure.
 
     Attributes:
         title: what is shown.
-        subtitle: what it tells.
-        footnote: what was proved of the numbers.
+        subtitle: what it measures.
+        footnote: the proof of the numbers.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Caption:
 
 
 def table_figure(table: HeadTable, caption: Caption) -> "Figure":
-    """One cell a head, the longer axis across: layers across for 30 × 9, heads across for 6 × 12."""
+    """One cell for each head, with the longer axis horizontal: layers for 30 × 9, heads for 6 × 12."""
     figure, axes = _canvas(*_size(table))
     across = len(table.layers) > table.heads
     for place, row in enumerate(table.values):
@@ -61,7 +61,7 @@ def table_figure(table: HeadTable, caption: Caption) -> "Figure":
 
 
 def map_figure(weights: 'Float[Tensor, "t s"]', queries: Sequence[str], keys: Sequence[str], caption: Caption) -> "Figure":
-    """The weights of one head, a row a query; hidden keys are blank. The ramp follows the square root of a weight."""
+    """The weights of one head, one row for each query; masked keys are blank. Colours follow the square root of a weight."""
     from matplotlib.colors import PowerNorm
 
     rows, columns = weights.shape
@@ -82,7 +82,7 @@ def map_figure(weights: 'Float[Tensor, "t s"]', queries: Sequence[str], keys: Se
 
 
 def check_png(path: Path) -> None:
-    """Say what stands in the way of writing a picture before there is work to lose.
+    """Refuse a path that cannot be written, before any computation starts.
 
     Raises:
         ArgumentError: the path does not end in .png, or its folder does not exist.
@@ -121,7 +121,7 @@ def _canvas(width: float, height: float) -> "tuple[Figure, Axes]":
 
 
 def _write(figure: "Figure", axes: "Axes", caption: Caption) -> None:
-    """The words stand above and below all that is drawn, flush with its left edge."""
+    """Place the title and the footnote above and below the drawing, aligned with its left edge."""
     with _any_script():
         box = axes.get_tightbbox().transformed(figure.transFigure.inverted())
     line = 0.22 / figure.get_figheight()
@@ -158,7 +158,7 @@ def _draw_cell(axes: "Axes", x: float, y: float, value: float, table: HeadTable)
 
 
 def _gaps(head: int, table: HeadTable) -> float:
-    """Heads that share a key head stand together."""
+    """Positions of the heads, grouped by shared key head."""
     return 0.25 * (head // table.group) if table.group > 1 else 0.0
 
 

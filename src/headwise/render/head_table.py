@@ -1,4 +1,4 @@
-"""One number for each head of each layer: what the terminal, the figure and the JSON draw from."""
+"""One number for each head of each layer, as shown in the terminal, in figures and in JSON."""
 
 import math
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ class HeadTable:
     Attributes:
         part: which attention of the model: "self", "encoder.self", "decoder.cross" ...
         measure: its name.
-        statement: what it tells, in a sentence.
+        statement: what it measures, in a sentence.
         unit: of the numbers; empty for weights and shares.
         layers: the index of each row.
-        values: a row a layer, a number a head; NaN where a layer lacks the head or the number.
-        group: how many heads share one key head.
+        values: one row for each layer, one number for each head; NaN if a layer lacks the head or the number.
+        group: the number of heads that share one key head.
     """
 
     part: str
@@ -41,7 +41,7 @@ class HeadTable:
         return min(low, 0.0), high if high > min(low, 0.0) else min(low, 0.0) + 1.0
 
     def only(self, layers: Sequence[int]) -> "HeadTable":
-        """The rows of these layers; all when there are none.
+        """The rows of these layers; all of them if none are given.
 
         Raises:
             ArgumentError: a layer that the table does not have.
@@ -53,13 +53,13 @@ class HeadTable:
         return replace(self, layers=tuple(layer for layer, _ in chosen), values=tuple(row for _, row in chosen))
 
     def share(self, value: float) -> float:
-        """How far along the ramp a number lies, from 0 to 1."""
+        """The position of a number on the colour ramp, from 0 to 1."""
         low, high = self.scale
         return (value - low) / (high - low)
 
 
 def number(value: float, widest: float) -> str:
-    """A number with as many digits as fit beside the widest of its table; a dot where there is none.
+    """A number with the digits that the widest number of its table leaves room for; a dot for NaN.
 
     Example:
         >>> number(0.534, widest=1.0), number(12.34, widest=40.0), number(1234.5, widest=2000.0), number(float("nan"), 1.0)

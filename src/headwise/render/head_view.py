@@ -1,4 +1,4 @@
-"""One head, row by row: where each token looks."""
+"""One head, row by row: the keys that each token attends to."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from headwise.axes import Float, Tensor
     from headwise.models.run import Run
 
-BLOCK = 256  # rows whose weights are held at once
-ROWS = 64  # rows that are shown unless more are asked for
+BLOCK = 256  # rows whose weights are in memory at once
+ROWS = 64  # rows that are shown by default
 WHOLE = 512  # the longest side of a map that is drawn weight by weight
 
 
 @dataclass(frozen=True)
 class HeadRow:
-    """The keys that one token looks at most.
+    """The keys that one token attends to most.
 
     Attributes:
         query: its position among the queries.
@@ -48,7 +48,7 @@ class HeadView:
 
 
 def head_view(run: "Run", part: str, place: tuple[int, int], rows: slice, top: int) -> HeadView:
-    """The largest `top` weights of each of these rows, exact.
+    """The `top` largest weights of each of these rows, exact.
 
     Raises:
         ArgumentError: a head or rows that the run does not have.
@@ -77,7 +77,7 @@ def check_head(run: "Run", part: str, place: tuple[int, int]) -> tuple[int, int]
 
 
 def head_map(run: "Run", part: str, place: tuple[int, int]) -> 'Float[Tensor, "t s"]':
-    """Every weight of a head where they are few; of a long text one square of at most 256 × 256, each pixel the largest weight beneath it."""
+    """All weights of a head; for a long text, a map of at most 256 × 256 pixels, each the largest weight in its cell."""
     layer, head = check_head(run, part, place)
     keys = run.weights(layer, head, queries=slice(0, 1), batch=0, part=part).shape[-1]
     if max(len(query_tokens(run, part)), keys) <= WHOLE:
@@ -86,12 +86,12 @@ def head_map(run: "Run", part: str, place: tuple[int, int]) -> 'Float[Tensor, "t
 
 
 def query_tokens(run: "Run", part: str) -> Sequence[str]:
-    """The tokens that ask, in the first row of the batch."""
+    """The query tokens of the first batch row."""
     return run.statistics_of(part)["token"].values[0].tolist()
 
 
 def key_tokens(run: "Run", part: str) -> Sequence[str]:
-    """The tokens that are asked: for cross-attention those of the encoder, where it has any."""
+    """The key tokens of the first batch row: for cross-attention those of the encoder, if it has tokens."""
     if not part.endswith("cross"):
         return query_tokens(run, part)
     encoder = part.replace("decoder.cross", "encoder.self")

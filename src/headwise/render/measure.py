@@ -1,4 +1,4 @@
-"""What can be said of a head in one number: the mean of a statistic, or of what the head writes, over all tokens."""
+"""Measures of a head as one number: the mean over all tokens of a statistic, or of a measure of its write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Measure:
     """One number a head.
 
     Attributes:
-        statement: what it tells, in a sentence.
+        statement: what it measures, in a sentence.
         unit: of the number.
-        writes: the variable of `run.writes` that it is the mean of; None where it is a statistic.
+        writes: the variable of `run.writes` whose mean it is; None for a statistic.
     """
 
     statement: str
@@ -35,7 +35,7 @@ WRITES = {
 
 
 def measures() -> Mapping[str, Measure]:
-    """Every measure by name: all statistics that have one number a row whose mean says something, and the writes.
+    """Every measure by name: the statistics with one number per row whose mean is meaningful, and the measures of writes.
 
     Example:
         >>> list(measures())[:3], "peak" in measures()
@@ -45,24 +45,24 @@ def measures() -> Mapping[str, Measure]:
     return {**{name: Measure(entry.statement, entry.unit) for name, entry in means.items()}, **WRITES}
 
 
-def measure_name(asked: str) -> str:
-    """The name as `measures` has it.
+def measure_name(text: str) -> str:
+    """The name of a measure as `measures` lists it, from a user's spelling.
 
     Example:
         >>> measure_name("write share")
         'write_share'
     """
-    name = asked.strip().lower().replace(" ", "_").replace("-", "_")
+    name = text.strip().lower().replace(" ", "_").replace("-", "_")
     if name not in measures():
-        raise ArgumentError(f"statistic must be one of {', '.join(measures())}, got {asked!r}. Correct the name.")
+        raise ArgumentError(f"statistic must be one of {', '.join(measures())}, got {text!r}. Correct the name.")
     return name
 
 
 def head_table(run: "Run", part: str, name: str) -> HeadTable:
-    """The mean of one measure over every token of the run that is not padding, for each head of a part.
+    """The mean of one measure over all tokens except padding, for each head of a part.
 
     Raises:
-        WritesRefused: what the heads of this model write cannot be told apart.
+        WritesRefused: writes cannot be attributed to the heads of this model.
     """
     measure = measures()[name]
     found = run.writes_of(part)[measure.writes] if measure.writes else run.statistics_of(part)[name]
@@ -72,6 +72,6 @@ def head_table(run: "Run", part: str, name: str) -> HeadTable:
 
 
 def _group(found: Any) -> int:
-    """How many heads share a key head; 1 where layers differ in it."""
+    """The number of heads that share a key head; 1 if layers differ in it."""
     groups = {found.sizes["head"] // key_heads for key_heads in found["key_heads"].values.tolist()}
     return groups.pop() if len(groups) == 1 else 1

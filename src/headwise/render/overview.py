@@ -1,4 +1,4 @@
-"""All that can be said of a run in a few tables: what `headwise look` prints, as data."""
+"""An overview of a run as a few tables: what `headwise look` prints, as data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from headwise.errors import ArgumentError, WritesRefused
 from headwise.render.head_table import HeadTable
 from headwise.render.head_view import query_tokens
 from headwise.render.measure import head_table, measures
-from headwise.render.standout_heads import Telling, telling
+from headwise.render.standout_heads import StandoutHeads, standout_heads
 
 if TYPE_CHECKING:
     from headwise.models.run import Run
@@ -21,20 +21,20 @@ class PartView:
 
     Attributes:
         tables: every measure by name.
-        telling: the heads that stand out.
-        refusal: why there are no numbers about what its heads write; empty where there are.
+        standout: the heads with the largest values of a few measures.
+        refusal: why there are no numbers about the heads' writes; empty if there are.
     """
 
     tokens: tuple[str, ...]
     tables: Mapping[str, HeadTable]
-    telling: tuple[Telling, ...]
+    standout: tuple[StandoutHeads, ...]
     refusal: str = ""
 
     def table(self, measure: str) -> HeadTable:
         """The table of one measure.
 
         Raises:
-            WritesRefused: it is about what heads write, and the model does not let that be told apart.
+            WritesRefused: it is a measure of writes, which cannot be attributed to heads in this model.
         """
         if measure not in self.tables:
             raise WritesRefused(self.refusal)
@@ -43,7 +43,7 @@ class PartView:
 
 @dataclass(frozen=True)
 class Overview:
-    """What a run says of every head, by part, and what was proved of it."""
+    """Every measure of every head of a run, by part, and the proof of the run."""
 
     parts: Mapping[str, PartView]
     notes: tuple[str, ...]
@@ -79,7 +79,7 @@ def part_of(run: "Run", part: str | None) -> str:
 
 
 def proof_sentence(proof: "Proof") -> str:
-    """What was proved, in a line under a picture."""
+    """The proof as one line, for the footnote of a figure."""
     judged = [verdict for verdict in proof.verdicts.values() if verdict.passed is not None]
     held = sum(bool(verdict.passed) for verdict in judged)
     used = max((verdict.residual / verdict.allowed for verdict in judged if verdict.allowed and verdict.residual is not None), default=0.0)
@@ -100,11 +100,13 @@ def to_plain(view: Overview) -> dict[str, Any]:
 
 def _plain_part(part: PartView) -> dict[str, Any]:
     layers = next(iter(part.tables.values())).layers
+    standout = [asdict(heads) for heads in part.standout]
     return {
         "tokens": list(part.tokens),
         "layers": list(layers),
         "measures": {name: {"unit": table.unit, "values": table.values} for name, table in part.tables.items()},
-        "telling": [asdict(answer) for answer in part.telling],
+        "standout_heads": standout,
+        "telling": standout,  # the key up to version 0.1.0, for one release
         "writes_refused": part.refusal or None,
     }
 
@@ -118,4 +120,4 @@ def _part(run: "Run", part: str, layers: Sequence[int]) -> PartView:
             tables[name] = head_table(run, part, name).only(layers)
         except WritesRefused as error:
             refusal = str(error)
-    return PartView(tuple(query_tokens(run, part)), tables, telling(tables), refusal)
+    return PartView(tuple(query_tokens(run, part)), tables, standout_heads(tables), refusal)

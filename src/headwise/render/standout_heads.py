@@ -16,13 +16,13 @@ QUESTIONS = {
 
 
 @dataclass(frozen=True)
-class Telling:
-    """The answer to one question.
+class StandoutHeads:
+    """The heads with the largest values of one measure.
 
     Attributes:
-        question: "most on the previous token".
-        measure: whose largest numbers these are.
-        heads: layer, head and number, the largest first.
+        question: a short label, such as "most on the previous token".
+        measure: the name of the measure.
+        heads: layer, head and value, the largest first.
     """
 
     question: str
@@ -30,15 +30,15 @@ class Telling:
     heads: tuple[tuple[int, int, float], ...]
 
 
-def telling(tables: Mapping[str, HeadTable], count: int = 3) -> tuple[Telling, ...]:
-    """The `count` most telling heads for each question whose table is there.
+def standout_heads(tables: Mapping[str, HeadTable], count: int = 3) -> tuple[StandoutHeads, ...]:
+    """The `count` heads with the largest values, for each question whose measure has a table.
 
     Example:
         >>> table = HeadTable("self", "first", "", "", (0, 1), ((0.1, 0.9), (0.4, float("nan"))))
-        >>> telling({"first": table}, count=2)[0].heads
+        >>> standout_heads({"first": table}, count=2)[0].heads
         ((0, 1, 0.9), (1, 0, 0.4))
     """
-    return tuple(Telling(question, name, _largest(tables[name], count)) for question, name in QUESTIONS.items() if name in tables)
+    return tuple(StandoutHeads(question, name, _largest(tables[name], count)) for question, name in QUESTIONS.items() if name in tables)
 
 
 def _largest(table: HeadTable, count: int) -> tuple[tuple[int, int, float], ...]:

@@ -1,4 +1,4 @@
-"""A run in the terminal: coloured cells that hold their numbers, so that they read without colour too."""
+"""Tables of a run for the terminal: coloured cells that contain their numbers, so that they are readable without colour."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from rich.text import Text
 from headwise.render.colours import colour, ink
 from headwise.render.head_table import HeadTable, number
 from headwise.render.head_view import HeadRow
-from headwise.render.standout_heads import Telling
+from headwise.render.standout_heads import StandoutHeads
 from headwise.render.visible_text import visible_text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SIGNS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow
 
 
 def head_grid(table: HeadTable, width: int) -> Iterator[Text]:
-    """A line a layer, a cell a head; heads that share a key head stand together. Too many heads go on in a further block.
+    """One line for each layer and one cell for each head, grouped by shared key head; wide layers continue in another block.
 
     Args:
         width: of the terminal, in characters.
@@ -38,7 +38,7 @@ def head_grid(table: HeadTable, width: int) -> Iterator[Text]:
 
 
 def token_line(tokens: Sequence[str], limit: int = 60) -> Text:
-    """The tokens, each on a ground of its own; only the first and last of a long text."""
+    """The tokens on alternating backgrounds; only the first and last ones of a long text."""
     line = Text(f"{len(tokens)} tokens  ", style="bold")
     shown = tokens if len(tokens) <= limit else [*tokens[: limit // 2], *tokens[-limit // 2 :]]
     for place, token in enumerate(shown):
@@ -49,8 +49,8 @@ def token_line(tokens: Sequence[str], limit: int = 60) -> Text:
     return line
 
 
-def telling_table(found: Iterable[Telling]) -> Table:
-    """A line a question: the heads that answer it, with their numbers."""
+def standout_table(found: Iterable[StandoutHeads]) -> Table:
+    """One row for each question: the heads with the largest values."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for answer in found:
         heads = "   ".join(f"{layer}.{head} {number(value, 1.0)}" for layer, head, value in answer.heads)
@@ -59,7 +59,7 @@ def telling_table(found: Iterable[Telling]) -> Table:
 
 
 def row_table(rows: Iterable[HeadRow], width: int = 8) -> Table:
-    """A line a token: the keys that it looks at most, each weight as a number and a bar."""
+    """One line for each query token: the keys with the largest weights, each weight as a number and a bar."""
     table = Table(box=None, pad_edge=False, show_header=False)
     for row in rows:
         keys = Text()
@@ -71,7 +71,7 @@ def row_table(rows: Iterable[HeadRow], width: int = 8) -> Table:
 
 
 def proof_table(proof: "Proof") -> Table:
-    """What was verified, each residual beside what rounding allows."""
+    """One row for each verified property: its residual and the rounding tolerance."""
     passed = sum(verdict.passed is True for verdict in proof.verdicts.values())
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
     table.add_column(Text("proof", "bold"))

@@ -1,4 +1,4 @@
-"""White space and invisible characters of a token, written so that they can be seen: in the terminal and in figures, as the page writes them."""
+"""Visible signs for white space and invisible characters of tokens, in the terminal and in figures, as on the page."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 
 def visible_text(token: str) -> str:
-    """A token with a sign for each character that would not be seen.
+    """A token with a sign in place of each invisible character.
 
     Example:
         >>> visible_text(" cat"), visible_text("\\n"), visible_text("\\u200d")

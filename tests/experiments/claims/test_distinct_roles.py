@@ -36,7 +36,7 @@ def test_a_model_that_was_never_trained_has_no_roles(untrained):
     assert (found["with_role"].low, found["roles"].value, found["heads"].value) == (0, 0, 18)
 
 
-def test_heads_that_look_alike_are_doubles(random):
+def test_heads_with_similar_patterns_are_duplicates(random):
     assert distinct_roles._alike(random).value == 0
     double = decoder()
     with torch.no_grad():
@@ -107,12 +107,12 @@ def test_the_verdict(role, alike, gone, verdict):
 
 
 @pytest.mark.parametrize(
-    ("role", "own", "said"),
-    [(0.3, 2, "Some heads do."), (0.9, 2, "Most have a role, but one that others have, too."), (0.9, 15, "Most heads do.")],
+    ("role", "own", "sentence"),
+    [(0.3, 2, "Some heads do."), (0.9, 2, "Most have a role, but share it with other heads."), (0.9, 15, "Most heads do.")],
 )
-def test_the_correction(role, own, said):
+def test_the_correction(role, own, sentence):
     numbers = {"with_role": Number(role, low=role, high=1.0), "heads": Number(20), "own_role": Number(own)}
-    assert distinct_roles._correction(numbers) == said
+    assert distinct_roles._correction(numbers) == sentence
 
 
 def test_the_card(planted):

@@ -24,7 +24,7 @@ def test_a_planted_sink_is_found_and_nothing_else():
     card = ENTRY.run(study)
     assert card.verdict == "kept"
     weight = torch.stack([measured(study.passage(number)).weight for number in range(8)])
-    assert first_token_sink._rests(weight, study).tolist() == [[True, False]]
+    assert first_token_sink._sink_heads(weight, study).tolist() == [[True, False]]
     assert card.numbers["resting"].value == 1
     assert card.numbers["their weight"].low > 0.8
     assert card.numbers["their write"].high < 0.6
@@ -125,8 +125,8 @@ def test_too_few_texts():
     [
         (0.04, "above", "above", ("cut", "")),
         (0.05, "above", "above", ("kept", "")),
-        (0.5, "below", "above", ("corrected", "Heads look there, and what they write comes from there even more.")),
-        (0.5, "above", "below", ("corrected", "Heads rest on it, and the model can do without.")),
+        (0.5, "below", "above", ("corrected", "Heads attend to it, and an even larger share of what they write comes from it.")),
+        (0.5, "above", "below", ("corrected", "Heads attend to it, but the model does not need it.")),
         (0.5, "unsure", "above", ("inconclusive", "")),
         (0.5, "above", "unsure", ("inconclusive", "")),
     ],

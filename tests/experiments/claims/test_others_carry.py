@@ -69,7 +69,7 @@ def test_a_head_that_does_all_is_the_one_that_is_needed():
     assert (card.numbers["needed"].low, card.numbers["needed"].value, card.numbers["needed"].high) == (1, 1, 1)
     assert card.numbers["median"].value == pytest.approx(0, abs=1e-6)
     assert card.numbers["top_tenth"].value == pytest.approx(1, abs=1e-3)
-    assert "1 of 18 heads certainly cost over 0.01 (nats): 1.2." in card.summary
+    assert "1 of 18 heads certainly costs over 0.01 (nats): 1.2." in card.summary
     assert len(card.plot.series[0].x) >= 1
 
 
@@ -83,7 +83,7 @@ def test_heads_that_say_nothing_can_all_go():
     card = others_carry.run(study)
     assert card.verdict == "kept"
     assert card.numbers["needed"].high == 0
-    assert "No head of 18 certainly cost over 1 %." in card.summary
+    assert "None of 18 heads certainly costs over 1 %." in card.summary
     assert "top_tenth" not in card.numbers
 
 
@@ -98,7 +98,7 @@ def test_a_median_head_that_is_needed():
 def test_self_repair_is_what_all_heads_tell(study, card):
     """The chosen heads alone, against all heads of `hw.resilience` on the same texts."""
     one, other = others_carry.split_halves(len(TEXTS), 0)
-    chosen = others_carry._loudest(study, one[:4])
+    chosen = others_carry._largest_direct(study, one[:4])
     found = [self_repair(study.passage(int(number))) for number in other]
     direct, total = (float(sum(getattr(x, name)[chosen].sum() for x in found)) for name in ("direct", "total"))
     assert int(chosen.sum()) == 2
@@ -107,14 +107,14 @@ def test_self_repair_is_what_all_heads_tell(study, card):
 
 @pytest.mark.parametrize(
     ("ends", "words"),
-    [((0.2, 0.4), "makes up for 30 %"), ((-0.4, -0.2), "makes up for nothing"), ((-0.2, 0.4), "cannot be told")],
+    [((0.2, 0.4), "compensates for 30 %"), ((-0.4, -0.2), "does not compensate"), ((-0.2, 0.4), "not certain whether")],
 )
 def test_what_is_said_of_repair(ends, words):
-    assert words in others_carry._summary_repair(Number(sum(ends) / 2 if words != "makes up for 30 %" else 0.3, low=ends[0], high=ends[1]))
+    assert words in others_carry._summary_repair(Number(sum(ends) / 2 if words != "compensates for 30 %" else 0.3, low=ends[0], high=ends[1]))
 
 
 @pytest.mark.usefixtures("plain")
 def test_too_few_texts():
     card = others_carry.run(Study(decoder(), TEXTS[:3], length=20))
     assert card.verdict == "inconclusive"
-    assert card.summary == "What silencing a head costs needs at least 8 texts to be measured; got 3. Give more texts."
+    assert card.summary == "The cost of ablating a head needs at least 8 texts to be measured; got 3. Give more texts."

@@ -39,7 +39,7 @@ def test_what_is_thrown_away_is_lost_and_nothing_else(plain):
     card, found = ENTRY.run(study), write_summary(study)
     assert card.verdict == "kept"
     assert card.numbers["rank"].value == 20
-    share = found.lost.sum(0) / found.said.sum(0)
+    share = found.lost.sum(0) / found.z.sum(0)
     assert torch.allclose(share[:, 2], torch.ones(3, dtype=torch.float64), atol=1e-6)
     assert float(share[:, [0, 1, 3, 4, 5]].max()) < 1e-6
     assert card.numbers["lost, worst head"].value == pytest.approx(1, abs=1e-6)
@@ -53,7 +53,7 @@ def test_a_layer_that_loses_is_named(plain):
 def test_a_loss_that_lies_on_the_bar_cannot_be_told(monkeypatch, plain):
     study = Study(mute([(1, 0)]), TEXTS)
     found = write_summary(study)
-    lost = (found.lost.nansum(2) / found.said.nansum(2))[:, 1]
+    lost = (found.lost.nansum(2) / found.z.nansum(2))[:, 1]
     monkeypatch.setattr("headwise.experiments.claims.output_loses.BAR", float((lost * found.tokens).sum() / found.tokens.sum()))
     card = ENTRY.run(study)
     assert card.verdict == "inconclusive"
@@ -72,12 +72,12 @@ def test_the_numbers_are_those_of_numpy():
             heads = (len(read), 6, 4)
             lost, energy = (((read - back) ** 2).reshape(heads).sum((0, 2)), (read**2).reshape(heads).sum((0, 2)))
             assert found.lost[number, layer].numpy() / energy == pytest.approx(lost / energy, abs=1e-6)
-            assert found.said[number, layer].numpy() == pytest.approx(energy, rel=1e-5)
+            assert found.z[number, layer].numpy() == pytest.approx(energy, rel=1e-5)
             writes = np.einsum("the,mhe->thm", read.reshape(heads), weight.reshape(24, 6, 4))
             length = np.linalg.norm(writes, axis=-1)
             assert found.share[number, layer].numpy() == pytest.approx((length / length.sum(1, keepdims=True)).sum(0), rel=1e-4)
             assert float(found.added[number, layer]) == pytest.approx((writes.sum(1) ** 2).sum(), rel=1e-4)
-            assert found.wrote[number, layer].numpy() == pytest.approx((length**2).sum(0), rel=1e-4)
+            assert found.write[number, layer].numpy() == pytest.approx((length**2).sum(0), rel=1e-4)
 
 
 def test_rank_and_effective_rank_of_a_matrix():

@@ -38,7 +38,7 @@ def test_a_slice_of_mixed_heads_is_no_head(card):
     assert card.numbers["equal"].value == pytest.approx(1 / 6)
     assert card.numbers["factor"].value > 1.1
     assert card.measure == "kl"
-    assert [series.name for series in card.plot.series] == ["silenced before W_O", "slice of W_O's output"]
+    assert [series.name for series in card.plot.series] == ["ablated before W_O", "slice of W_O's output zeroed"]
 
 
 def test_where_each_head_writes_into_its_slice_alone_it_is_the_head(plain):

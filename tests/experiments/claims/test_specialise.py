@@ -1,4 +1,4 @@
-"""Specialties: what is said of verdicts made by hand, and that a planted head is found where the material is there."""
+"""Specialties: what is summary of verdicts made by hand, and that a planted head is found where the material is there."""
 
 import re
 
@@ -78,22 +78,22 @@ def test_what_is_not_asked_says_which_file_would_help():
     kinds, verdict = judged(
         {ALL[3]: NONE}, {"grammar": "no sentences were given", "coreference": "no pronouns were given", "same_meaning": "there is no tokenizer"}
     )
-    said = specialise._summary(kinds)
+    summary = specialise._summary(kinds)
     assert verdict == "inconclusive"
-    assert "For grammar: can't tell, pass a file of parsed sentences (--conllu)." in said
-    assert "For who a pronoun stands for: can't tell, pass a file of resolved pronouns (--gap or --winobias)." in said
-    assert "For the same meaning: can't tell, there is no tokenizer." in said
-    assert "For what is far away: no head; head 1.5 scores" in said
+    assert "For grammar: not measured; pass a file of parsed sentences (--conllu)." in summary
+    assert "For coreference: not measured; pass a file of resolved pronouns (--gap or --winobias)." in summary
+    assert "For the same meaning: not measured; there is no tokenizer." in summary
+    assert "For long-range attention: no head; head 1.5 scores" in summary
 
 
 def test_what_is_found_says_head_task_and_rule():
     kinds, _ = judged({"grammar: det → head": LED, "grammar: obj → head": NONE, ALL[1]: UNSURE})
-    said = specialise._summary(kinds)
-    assert "For grammar: head 1.5 scores 75 % in “det → head” where the best simpler rule has 40 %; heads lead in 1 of 2 tasks." in said
-    assert "For who a pronoun stands for: not certain; head 1.5 scores 50 %" in said
-    assert re.search(r"about 32[01] texts would tell", said)  # of 20 the half-width is 0.2, and 0.05 from the mean the bar
+    summary = specialise._summary(kinds)
+    assert "For grammar: head 1.5 scores 75 % in “det → head”, against 40 % for the best baseline; heads exceed the baseline in 1 of 2 tasks." in summary
+    assert "For coreference: not certain; head 1.5 scores 50 %" in summary
+    assert re.search(r"about 32[01] texts would be needed", summary)  # of 20 the half-width is 0.2, and 0.05 from the mean the bar
     assert specialise._correction(judged(dict(zip(ALL, (LED, NONE, LED, NONE), strict=True)))[0]) == (
-        "For grammar and the same meaning, not for who a pronoun stands for and what is far away."
+        "For grammar and the same meaning, not for coreference and long-range attention."
     )
     numbers = specialise._numbers(kinds)
     assert numbers["grammar_tasks"].value == 1
@@ -117,13 +117,13 @@ def test_the_sentence_about_the_cat():
     assert found["“sat” on “cat”"].value == pytest.approx(float(known.max()), abs=1e-6)
     assert f"head {layer}.{head}" in found["“sat” on “cat”"].means
     assert found["“The” on “cat”"].value == 0
-    assert found["“The” on “cat”"].means == "“The” cannot look at “cat”, which comes after it"
+    assert found["“The” on “cat”"].means == "“The” cannot attend to “cat”, which comes after it"
 
 
 def test_an_encoder_can_look_ahead():
     found = specialise._sentence(Study(encoder(), stories(2), length=20))
     assert found["“The” on “cat”"].value > 0
-    assert "most weight of “The” on “cat”" in found["“The” on “cat”"].means
+    assert "largest weight of “The” on “cat”" in found["“The” on “cat”"].means
 
 
 def test_a_tokenizer_that_does_not_tell_words_apart(monkeypatch):
@@ -145,7 +145,7 @@ def test_a_model_that_was_never_trained_is_not_said_to_specialise(untrained):
 
 def test_what_is_far_away_is_asked_of_texts_in_full():
     few = specialise._long_range(Study(decoder(), [*stories(7, sentences=9), *stories(2)], length=20))
-    assert (few.found, few.why) == ("not measured", "of 8 texts with over 64 tokens that are needed 7 are there")
+    assert (few.found, few.why) == ("not measured", "8 texts of over 64 tokens are needed, got 7")
     many = specialise._long_range(Study(decoder(), stories(8, sentences=9), length=20))
     assert [task.name for task in many.tasks] == ["beyond 32 tokens"]
 
@@ -156,5 +156,5 @@ def test_the_whole_card_from_a_cast(monkeypatch):
     monkeypatch.setattr(specialise, "_long_range", lambda study: specialise._kind(study.roles, "long_range"))
     card = specialise.run(study)
     assert (card.verdict, card.texts) == ("corrected", 20)
-    assert card.correction.startswith("For grammar and the same meaning and what is far away, not for")
+    assert card.correction.startswith("For grammar and the same meaning and long-range attention, not for")
     assert card.plot.kind == "points"

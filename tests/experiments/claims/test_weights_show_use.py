@@ -37,14 +37,14 @@ def test_the_card_of_a_random_model(card):
     assert card.numbers["far"].low > 0.25
     assert card.numbers["row_sums"].value < 1e-5
     assert (card.measure, card.texts) == ("kl", 6)
-    assert "A head's weights rank the tokens that the output rests on with τ = " in card.summary
+    assert "A head's weights agree with the effect of masking each token at τ = " in card.summary
     assert len(card.plot.series[0].x) == 18
 
 
-def test_the_weightiest_heads_are_those_whose_silence_costs_most(study):
+def test_the_most_important_heads_are_those_whose_ablation_costs_most(study):
     importance = (study.effects * study.counts[:, None, None]).sum(0).flatten()
     known = {divmod(place, 6) for place in importance.argsort(descending=True)[:12].tolist()}
-    found = weights_show_use._weightiest(study)
+    found = weights_show_use._most_important(study)
     assert set(found) == known
     assert found == sorted(found)
 
@@ -62,7 +62,7 @@ def shifted(far: float) -> list[list[PerturbationResult]]:
 
 
 def numbers(hidden: float, far: float, by_length: float | None = None) -> dict[str, Number]:
-    return {**weights_show_use._ranks(agreed(hidden, by_length), 0), **weights_show_use._moves(shifted(far), 0)}
+    return {**weights_show_use._ranks(agreed(hidden, by_length), 0), **weights_show_use._distances(shifted(far), 0)}
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_what_is_measured_of_ranks():
 
 
 def test_what_is_said():
-    assert "Times the length of what they carry, τ is 0.60." in weights_show_use._summary(numbers(0.1, 0.6, by_length=0.597), 2)
+    assert "Weighted by the norms of the transformed values, τ is 0.60." in weights_show_use._summary(numbers(0.1, 0.6, by_length=0.597), 2)
     assert "no certain difference" in weights_show_use._summary(numbers(0.1, 0.6, by_length=0.145), 2)
-    assert "Times the length" not in weights_show_use._summary(numbers(0.1, 0.6), 2)
-    assert "moved 60 % (" in weights_show_use._summary(numbers(0.1, 0.605), 2)
+    assert "Weighted by the norms" not in weights_show_use._summary(numbers(0.1, 0.6), 2)
+    assert "weights at 60 % (" in weights_show_use._summary(numbers(0.1, 0.605), 2)
     assert weights_show_use._correction(numbers(0.7, 0.6)["hidden"]).startswith("They rank what is used")
-    assert weights_show_use._correction(numbers(0.1, 0.1)["hidden"]).startswith("They must be about what they are")
+    assert weights_show_use._correction(numbers(0.1, 0.1)["hidden"]).startswith("The output depends on them")
 
 
 def test_how_many_texts_would_tell():
     found = numbers(0.46, 0.6)
     assert weights_show_use._needed(found, 8).startswith("About ")
     on_the_bar = replace(found["hidden"], value=0.5)
-    assert weights_show_use._needed({"hidden": on_the_bar, "far": found["far"]}, 8) == "More texts would not tell."
+    assert weights_show_use._needed({"hidden": on_the_bar, "far": found["far"]}, 8) == "More texts would not decide."
 
 
 def test_a_model_without_a_loss_of_its_own_is_measured_by_its_output(study):
@@ -108,4 +108,4 @@ def test_a_model_without_a_loss_of_its_own_is_measured_by_its_output(study):
 
 def test_too_few_texts():
     card = weights_show_use.run(Study(decoder(), TEXTS[:2], length=14))
-    assert card.summary == "How well weights rank what is used needs at least 6 texts to be measured; got 2. Give more texts."
+    assert card.summary == "The agreement of weights with attributions needs at least 6 texts to be measured; got 2. Give more texts."

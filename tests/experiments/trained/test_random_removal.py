@@ -27,7 +27,7 @@ def test_each_number_of_heads_has_its_mean_over_draws():
 
 @pytest.mark.parametrize(
     ("few", "many", "words"),
-    [(1.0, 0.4, "with more heads harder to silence"), (0.4, 1.0, "with more heads easier to silence"), (0.5, 0.5, "with more heads no certain difference")],
+    [(1.0, 0.4, "with more heads: harder to silence"), (0.4, 1.0, "with more heads: easier to silence"), (0.5, 0.5, "with more heads: no certain difference")],
 )
 def test_what_is_said(few, many, words):
     said = removed.removal_sentence(removed.loss_increases(results(few, many)))
@@ -38,7 +38,7 @@ def test_what_is_said(few, many, words):
 def test_nothing_is_said_without_such_models(monkeypatch, tmp_path):
     monkeypatch.setattr(removed, "path_of", lambda name: tmp_path / "none.json")
     assert removed.removal_numbers() == {}
-    assert "can't be told" in removed.removal_sentence({})
+    assert "is not known" in removed.removal_sentence({})
     assert removed.loss_increases({"models": []}) == {}
     assert removed.loss_increases(results(1.0, 0.4, seeds=1)) == {}
 

@@ -1,4 +1,4 @@
-"""Silence one head: does what the model does get lost, and do other heads make up for it?"""
+"""Claim: if one head is silenced, the others carry the signal. Measures the cost of ablating each head, and self-repair."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from headwise.experiments.study import Study
 
 TEXTS = 8
-TOP = 0.1  # of the heads: those on which most rests
-SHOWN = 300  # heads in the picture
+TOP = 0.1  # share of the heads that counts as the most important
+SHOWN = 300  # heads in the plot, at most
 
 
 def run(study: "Study") -> Card:
-    return study.too_few_texts(TEXTS, "what silencing a head costs") or _card(study)
+    return study.too_few_texts(TEXTS, "the cost of ablating a head") or _card(study)
 
 
 def _card(study: "Study") -> Card:
@@ -57,7 +57,7 @@ def _card(study: "Study") -> Card:
 
 @dataclass(frozen=True, eq=False)
 class AblationCosts:
-    """What silencing each head costs, by text."""
+    """The cost of ablating each head, by text."""
 
     values: Float[Tensor, "n L H"]
     counts: Float[Tensor, " n"]
@@ -77,30 +77,30 @@ class AblationCosts:
         )
 
     def worst(self, unit: str) -> Number:
-        """The head that costs most on one half of the texts, by what it costs on the other."""
+        """The head that costs most on one half of the texts, with its cost on the other half."""
         one, other = split_halves(len(self.counts), self.seed)
         layer, head = self._most(one, 1)[0]
         means = f"cost of head {layer}.{head}, chosen on the other half of the texts"
         return mean_over_texts(self.values[other, layer, head], self.counts[other], seed=self.seed, means=means, unit=unit)
 
     def needed(self) -> Number:
-        """Heads whose cost is above the bar, for certain and for all heads at once; up to how many it could be."""
+        """The number of heads whose cost is above the bar, with an interval that is corrected for all heads."""
         found = self.interval
         low = int(sure(found, self.heads, NEGLIGIBLE).sum())
         without = Interval(-found.mean, -found.high, -found.low, found.spread)
         high = self.heads - int(sure(without, self.heads, -NEGLIGIBLE).sum())
         mean = int((found.mean > NEGLIGIBLE).sum())
-        return Number(mean, "heads that cost more than the bar", low, high, "heads")
+        return Number(mean, "heads whose ablation costs more than the bar", low, high, "heads")
 
     def named(self) -> list[str]:
-        """Those that certainly do, the costliest first."""
+        """The heads whose cost is certainly above the bar, the costliest first."""
         found = self.interval
         certain = sure(found, self.heads, NEGLIGIBLE)
         order = [(layer, head) for layer, head in self._most(torch.arange(len(self.counts)), self.heads) if bool(certain[layer, head])]
         return [f"{layer}.{head}" for layer, head in order]
 
     def top(self) -> dict[str, Number]:
-        """What the heads that cost most on one half of the texts hold of all cost on the other, where that is certainly above 0."""
+        """The share of the total cost that is due to the costliest heads, chosen on the other half; empty unless the total is certainly above 0."""
         one, other = split_halves(len(self.counts), self.seed)
         chosen = torch.zeros(self.values.shape[1:], dtype=torch.bool)
         for layer, head in self._most(one, max(1, round(TOP * self.heads))):
@@ -109,14 +109,14 @@ class AblationCosts:
         def share(mean: Float[Tensor, "d L H"]) -> Float[Tensor, " d"]:
             return mean[:, chosen].sum(1) / mean.flatten(1).nansum(1)
 
-        means = f"of the costs of all heads together, that of the {int(chosen.sum())} costliest, chosen on the other half of the texts"
+        means = f"share of the summed costs of all heads that is due to the {int(chosen.sum())} costliest, chosen on the other half of the texts"
         every = bootstrap_statistic(self.values[other], self.counts[other], lambda mean: mean.flatten(1).nansum(1), seed=self.seed)
         if bounds(every)[0] <= 0:
             return {}
         return {"top_tenth": bootstrap_statistic(self.values[other], self.counts[other], share, seed=self.seed, means=means, unit="share")}
 
     def plot(self, unit: str) -> Plot:
-        """Every head's cost, the costliest first, as far as it is above 0."""
+        """The positive costs of heads, the costliest first."""
         found = self.interval
         known = ~found.mean.isnan()
         mean, low, high = (x[known] for x in (found.mean, found.low, found.high))
@@ -125,7 +125,7 @@ class AblationCosts:
         kept = order[torch.linspace(0, len(order) - 1, min(len(order), SHOWN)).round().long()] if len(order) else order
         ranks = [int((order == place).nonzero()[0, 0]) + 1 for place in kept]
         floor = float(mean[kept].min()) / 10 if len(kept) else 1e-9  # a log axis has no 0
-        line = Series("silenced alone", ranks, mean[kept].tolist(), low[kept].clamp(min=floor).tolist(), high[kept].clamp(min=floor).tolist())
+        line = Series("ablated alone", ranks, mean[kept].tolist(), low[kept].clamp(min=floor).tolist(), high[kept].clamp(min=floor).tolist())
         return Plot("line", "heads, costliest first", f"cost, {unit}", [line], log_y=True, reference=NEGLIGIBLE)
 
     def _most(self, texts: Tensor, count: int) -> list[tuple[int, int]]:
@@ -146,12 +146,12 @@ def _verdict(median: Number, needed: Number) -> ClaimVerdict:
 
 
 def _repair(study: "Study") -> dict[str, Number]:
-    """How much of what the loudest heads add to the true token's logit is made up for without them; of decoders that heads write to directly."""
+    """Self-repair: how much of the direct effect of the most important heads is compensated when they are ablated; for decoders only."""
     if study.loss != "next":
         return {}
     one, other = split_halves(len(study.texts), study.seed)
     try:
-        chosen = _loudest(study, one[: TEXTS // 2])
+        chosen = _largest_direct(study, one[: TEXTS // 2])
         found = []
         for done, number in enumerate(other[:TEXTS].tolist(), start=1):
             found.append(self_repair(study.passage(number), chosen))
@@ -161,8 +161,8 @@ def _repair(study: "Study") -> dict[str, Number]:
     return _repair_numbers(found, chosen, study.seed)
 
 
-def _loudest(study: "Study", texts: Tensor) -> Bool[Tensor, "L H"]:
-    """The heads that add most to the true token's logit directly."""
+def _largest_direct(study: "Study", texts: Tensor) -> Bool[Tensor, "L H"]:
+    """The heads with the largest direct effect on the true token's logit."""
     first = [study.passage(number) for number in texts.tolist()]
     none = torch.zeros(len(first[0].places), max(place.heads for place in first[0].places), dtype=torch.bool)
     direct = torch.stack([self_repair(passage, none).direct for passage in first]).sum(0).nan_to_num(-torch.inf)
@@ -176,9 +176,9 @@ def _repair_numbers(found: list[SelfRepair], chosen: Bool[Tensor, "L H"], seed: 
     sums = torch.stack([torch.stack([x.direct[chosen].sum(), x.total[chosen].sum(), x.makes_up[rows].double().sum()]) for x in found])
     tokens = torch.tensor([float(x.tokens) for x in found])
     per_token = sums / tokens[:, None]
-    which = f"of what {int(chosen.sum())} heads add to the true token's logit directly, chosen on other texts,"
-    made_up = f"{which} what is made up for when each is silenced; below 0 more is lost than they add"
-    by_heads = f"{which} what later heads add instead"
+    which = f"share of the direct effect of {int(chosen.sum())} heads, chosen on other texts, on the true token's logit"
+    made_up = f"{which} that is compensated when each is ablated; negative if more is lost than they add"
+    by_heads = f"{which} that later heads add instead"
     return {
         "repaired": bootstrap_statistic(
             per_token, tokens, lambda mean: 1 - mean[:, 1] / mean[:, 0], seed=seed, means=made_up, unit="share", published=REPAIRED
@@ -189,32 +189,33 @@ def _repair_numbers(found: list[SelfRepair], chosen: Bool[Tensor, "L H"], seed: 
 
 def _summary(study: "Study", costs: AblationCosts, numbers: dict[str, Number], verdict: ClaimVerdict) -> str:
     median, worst, named = numbers["median"], numbers["worst"], costs.named()
-    says = [f"Without the median head {_by(study, median)}; without the costliest, chosen on other texts, {_by(study, worst)}."]
+    sentences = [f"When the median head is ablated, {_by(study, median)}; for the costliest head, chosen on other texts, {_by(study, worst)}."]
     listed = f"{', '.join(named[:5])}{' and others' if len(named) > 5 else ''}"
-    says.append(f"{len(named) or 'No head'} of {costs.heads}{' heads' if named else ''} certainly cost over {_bar(study)}{f': {listed}' if named else ''}.")
+    count = f"{len(named) or 'None'} of {costs.heads} heads"
+    sentences.append(f"{count} certainly cost{'s' if len(named) < 2 else ''} over {_bar(study)}{f': {listed}' if named else ''}.")
     if "repaired" in numbers:
-        says.append(_summary_repair(numbers["repaired"]))
-    says.append(removal_sentence(numbers))
+        sentences.append(_summary_repair(numbers["repaired"]))
+    sentences.append(removal_sentence(numbers))
     if verdict == "inconclusive":
-        says.append(_needed(median, numbers["needed"], len(study.ablation_texts)))
-    return " ".join(says)
+        sentences.append(_needed(median, numbers["needed"], len(study.ablation_texts)))
+    return " ".join(sentences)
 
 
 def _summary_repair(found: Number) -> str:
-    (low, high), loud = bounds(found), "the heads that add most to the right token"
+    (low, high), heads = bounds(found), "the heads with the largest direct effect on the true token's logit"
     interval = f"({percent(low)} to {percent(high)})"
     if low > 0:
-        return f"Of what {loud} add to it directly, the rest of the model makes up for {percent(found.value)} {interval} when one is silenced."
+        return f"When one of {heads} is ablated, the rest of the model compensates for {percent(found.value)} {interval} of that effect."
     if high < 0:
-        return f"The rest of the model makes up for nothing: without one of {loud}, {percent(-found.value)} more is lost than it adds directly."
-    return f"Whether the rest of the model makes up for {loud} cannot be told: {percent(found.value)} of what they add {interval}."
+        return f"The rest of the model does not compensate: when one of {heads} is ablated, {percent(-found.value)} more is lost than it adds directly."
+    return f"It is not certain whether the rest of the model compensates for {heads}: {percent(found.value)} of that effect {interval}."
 
 
 def _needed(median: Number, needed: Number, texts: int) -> str:
     count = texts_needed(median, NEGLIGIBLE, texts) if side_of(median, NEGLIGIBLE) == "unsure" else None
     if count is not None:
-        return f"About {count} texts would tell on which side of the bar the median head lies."
-    return f"Up to {bounds(needed)[1]:.0f} heads might cost more: more texts would tell."
+        return f"About {count} texts would be needed to decide on which side of the bar the median head lies."
+    return f"Up to {bounds(needed)[1]:.0f} heads might cost more than the bar; more texts would decide."
 
 
 def _bar(study: "Study") -> str:
@@ -222,7 +223,7 @@ def _bar(study: "Study") -> str:
 
 
 def _by(study: "Study", number: Number) -> str:
-    """What happens, with the number."""
+    """The change in loss or output as a clause, with its interval."""
     low, high = bounds(number)
     if study.loss in OWN_LOSSES:
         return f"the loss {'rises' if number.value >= 0 else 'falls'} by {percent(abs(number.value))} ({percent(low)} to {percent(high)})"
@@ -236,14 +237,14 @@ ENTRY = Claim(
     sentence="If one head is silenced, the others carry the signal.",
     source="McGrath et al. 2023, The Hydra Effect; Rushing and Nanda 2024, Explorations of Self-Repair in Language Models; Michel et al. 2019",
     address="https://arxiv.org/abs/2402.15390",
-    published="Silencing an attention layer makes another compensate (McGrath 2023). For single heads this is seen in models of several families and sizes, "
-    "but a head's effect is not restored in full, and how much is varies from prompt to prompt (Rushing & Nanda 2024). Most heads can be removed one at a time "
-    "without a significant loss (Michel 2019).",
-    definition="A head is silenced when what W_O reads of it is 0. The others carry on where its cost is next to nothing: "
+    published="When an attention layer is ablated, another one compensates (McGrath 2023). For single heads this occurs in models of several families and "
+    "sizes, but a head's effect is not fully restored, and the restored part varies between prompts (Rushing & Nanda 2024). Most heads can be removed one at a "
+    "time without a significant loss (Michel 2019).",
+    definition="A head is silenced (ablated) by setting its z, which W_O reads, to 0. The others carry the signal if this costs next to nothing: "
     f"{NEGLIGIBLE_TEXT['next']} or less; for models without a loss of their own, {NEGLIGIBLE_TEXT['cosine']} or less, or {NEGLIGIBLE_TEXT['kl']} or less. "
-    "Made up for is what a head adds to the true token's centred logit directly, less what that logit falls by without it.",
-    refuted_by="The median head's cost lies above the bar.",
-    rule="Kept: the median head's cost is below the bar, and every head's is, for all heads at once (95 %, Bonferroni). Corrected: the median head's is, "
-    "but that of some heads is certainly above it. Cut: the median head's is above it. Whether more heads make a model harder to silence is told beside it.",
+    "The compensated part is a head's direct effect on the true token's centred logit minus the drop of that logit when the head is ablated.",
+    refuted_by="A cost of the median head above the bar.",
+    rule="Kept: the median head's cost is below the bar, and so is every head's, corrected for all heads (95 %, Bonferroni). Corrected: the median head's is "
+    "below, but that of some heads is certainly above. Cut: the median head's is above. Whether more heads make a model harder to silence is reported as well.",
     run=run,
 )

@@ -25,7 +25,7 @@ def run(study: "Study") -> Card:
     if few is not None:
         return few
     found = write_summary(study)
-    lost = found.lost.nansum(2) / found.said.nansum(2)
+    lost = found.lost.nansum(2) / found.z.nansum(2)
     ends = bootstrap(lost * found.tokens[:, None], found.tokens, study.seed)
     losing, keeping = int((ends.low > BAR).sum()), int((ends.high < BAR).sum())
     layers = lost.shape[1]
@@ -39,13 +39,13 @@ def run(study: "Study") -> Card:
 
 def _numbers(found: WriteSummary, lost: Float[Tensor, "n L"], seed: int) -> dict[str, Number]:
     tokens = found.tokens
-    by_head = (found.lost.sum(0) / found.said.sum(0)).nan_to_num(-1)
+    by_head = (found.lost.sum(0) / found.z.sum(0)).nan_to_num(-1)
     worst = int(lost.mean(0).argmax())
     sizes = [len(matrix.inverse.t()) for matrix in found.matrices]
     ranks, effective = [matrix.rank for matrix in found.matrices], [matrix.effective_rank for matrix in found.matrices]
-    interference = found.added / found.wrote.nansum(2)
+    interference = found.added / found.write.nansum(2)
     random = torch.stack([matrix.singular.square().sum() / len(matrix.inverse.t()) for matrix in found.matrices])
-    passed = found.wrote.nansum(2) / found.said.nansum(2) / random
+    passed = found.write.nansum(2) / found.z.nansum(2) / random
     return {
         "lost": mean_over_texts(
             lost.mean(1), tokens, seed=seed, means="share of the energy of z that cannot be reconstructed from the layer's output; mean over layers"
@@ -89,10 +89,10 @@ def _needed(lost: Number, texts: int) -> str:
 
 def _plot(found: WriteSummary) -> Plot:
     layers = [float(layer) for layer in range(len(found.matrices))]
-    kept = 1 - (found.lost.nansum(2).sum(0) / found.said.nansum(2).sum(0))
+    kept = 1 - (found.lost.nansum(2).sum(0) / found.z.nansum(2).sum(0))
     sizes = [len(matrix.inverse.t()) for matrix in found.matrices]
     effective = [matrix.effective_rank / size for matrix, size in zip(found.matrices, sizes, strict=True)]
-    interference = found.added.sum(0) / found.wrote.nansum(2).sum(0)
+    interference = found.added.sum(0) / found.write.nansum(2).sum(0)
     series = (
         Series("reconstructed", layers, kept.tolist()),
         Series("effective rank / H·E", layers, effective),

@@ -104,7 +104,7 @@ def _numbers(found: WriteSummary, effects: SliceEffects, seed: int) -> dict[str,
             alike, tokens, seed=seed, means="cosine between what zeroing the slice removes and what the head writes; mean over tokens and heads"
         ),
         "factor": Number(
-            float(ratios.median()), f"ratio of the larger effect on the output to the smaller, median of {len(apart)} heads", *_median_interval(ratios)
+            float(ratios.median()), f"ratio of the larger effect on the output to the smaller, median of {len(ratios)} heads", *_median_interval(ratios)
         ),
         "factor, most": Number(float(ratios.max()), "the largest such ratio; a maximum over heads, so biased upwards"),
         "order": Number(order, "Spearman rank correlation between the effects of zeroing the slice and of ablating the head, over these heads"),

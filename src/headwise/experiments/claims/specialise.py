@@ -1,4 +1,4 @@
-"""Are there heads for grammar, for who is meant, for the same meaning, for what is far away?"""
+"""Claim: heads specialise in grammar, coreference, meaning and long-range attention. Compares the best head of each kind with baselines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headwise.experiments.study import Study
 
-KINDS = {"grammar": "grammar", "coreference": "who a pronoun stands for", "same_meaning": "the same meaning", "long_range": "what is far away"}
+KINDS = {"grammar": "grammar", "coreference": "coreference", "same_meaning": "the same meaning", "long_range": "long-range attention"}
 LONG = "long_range"
 FILES = {"grammar": "a file of parsed sentences (--conllu)", "coreference": "a file of resolved pronouns (--gap or --winobias)"}
 SENTENCE = "The cat sat on the mat."
@@ -33,11 +33,13 @@ Found = Literal["found", "absent", "unsure", "not measured"]
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One task, as the head that was chosen on one half of the texts does it on the other half.
+    """The result of one task for the head chosen on one half of the texts, measured on the other half.
 
     Attributes:
-        lead: over the best simpler rule, its ends corrected for all tasks of the kind.
-        texts: of both halves.
+        held: the head's score on the other half.
+        rule: the best baseline's score there.
+        lead: of the head over the best baseline, with an interval corrected for all tasks of the kind.
+        texts: in both halves.
     """
 
     name: str
@@ -50,7 +52,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class Specialty:
-    """What came out for one kind of specialty."""
+    """The result for one kind of specialty."""
 
     name: str
     tasks: tuple[TaskResult, ...]
@@ -68,7 +70,7 @@ class Specialty:
 
     @property
     def leading(self) -> int:
-        """Tasks in which a head leads for certain."""
+        """The number of tasks in which a head certainly exceeds the baseline."""
         return sum(bounds(task.lead)[0] > self.margin for task in self.tasks)
 
     @property
@@ -91,37 +93,38 @@ def run(study: "Study") -> Card:
     )
 
 
-def _kind(cast: "xarray.Dataset", name: str) -> Specialty:
-    asked = [task for task, role in zip(cast.task.values.tolist(), cast.of_role.values.tolist(), strict=True) if role == name]
-    left_out = cast.attrs["left_out"]
+def _kind(scores: "xarray.Dataset", name: str) -> Specialty:
+    tasks = [task for task, role in zip(scores.task.values.tolist(), scores.of_role.values.tolist(), strict=True) if role == name]
+    left_out = scores.attrs["left_out"]
     why = next((reason for task, reason in left_out.items() if task == name or task.startswith(f"{name}:")), "")
-    return Specialty(name, tuple(_task(cast.sel(task=task), task, len(asked)) for task in asked), _leading(cast, asked), float(cast.attrs["margin"]), why)
+    return Specialty(name, tuple(_task(scores.sel(task=task), task, len(tasks)) for task in tasks), _leading(scores, tasks), float(scores.attrs["margin"]), why)
 
 
 def _long_range(study: "Study") -> Specialty:
-    """Of the texts in full: a token must have others that are far away."""
+    """Long-range attention, on the untruncated texts: a token must have others that are far away."""
     least = 2 * AWAY[0]
     long = [text for text in study.full_texts if len(study.model.tokenizer(text)["input_ids"]) > least]
     if len(long) < FEWEST_TEXTS:
-        return Specialty(LONG, (), 0, MARGIN, f"of {FEWEST_TEXTS} texts with over {least} tokens that are needed {len(long)} are there")
-    tell = study.progress
+        return Specialty(LONG, (), 0, MARGIN, f"{FEWEST_TEXTS} texts of over {least} tokens are needed, got {len(long)}")
+    progress = study.progress
     return _kind(
-        roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, progress=lambda what, done, total: tell(f"role {what}", done, total)), LONG
+        roles(study.model, [LONG], texts=long, part=study.part, seed=study.seed, progress=lambda what, done, total: progress(f"role {what}", done, total)), LONG
     )
 
 
-def _leading(cast: "xarray.Dataset", asked: list[str]) -> int:
-    """Heads that certainly lead in one of these tasks, all heads and tasks of all roles at once."""
-    some = cast.sel(task=asked)
+def _leading(scores: "xarray.Dataset", tasks: list[str]) -> int:
+    """The number of heads that certainly lead in one of these tasks, corrected for all heads and tasks of all roles."""
+    some = scores.sel(task=tasks)
     width = (some["gain_high"].values - some["gain_low"].values) / 2
-    certain = some["gain"].values - width * _wider(cast["gain"].size) > cast.attrs["margin"]
+    certain = some["gain"].values - width * _wider(scores["gain"].size) > scores.attrs["margin"]
     return int(certain.any(0).sum())
 
 
 def _wider(comparisons: int) -> float:
-    """What an interval of 95 % is multiplied by so that so many hold at once (Bonferroni)."""
-    tails = torch.tensor([1 - 0.025 / max(comparisons, 1), 0.975], dtype=torch.float64)
-    return float(torch.special.ndtri(tails)[0] / torch.special.ndtri(tails)[1])
+    """The factor by which a 95 % interval is widened so that this many hold simultaneously (Bonferroni)."""
+    from scipy.stats import norm  # not earlier: it takes a while to import
+
+    return float(norm.isf(0.025 / max(comparisons, 1)) / norm.isf(0.025))
 
 
 def _task(found: "xarray.Dataset", name: str, of: int) -> TaskResult:
@@ -148,24 +151,24 @@ def _numbers(kinds: Sequence[Specialty]) -> dict[str, Number]:
             continue
         best = kind.best
         layer, head = best.head
-        said = f"lead of head {layer}.{head} over the best simpler rule in “{best.name}”, on other texts; corrected for {len(kind.tasks)} tasks"
-        numbers[kind.name] = Number(best.lead.value, said, best.lead.low, best.lead.high, "share", PUBLISHED.get(kind.name))
-        numbers[f"{kind.name}_scores"] = Number(best.held, f"what it scores there; the rule {best.rule:.3g}", unit="share")
-        numbers[f"{kind.name}_tasks"] = Number(float(kind.leading), f"tasks of {len(kind.tasks)} in which a head leads for certain", unit="tasks")
+        means = f"lead of head {layer}.{head} over the best baseline in “{best.name}”, on other texts; corrected for {len(kind.tasks)} tasks"
+        numbers[kind.name] = Number(best.lead.value, means, best.lead.low, best.lead.high, "share", PUBLISHED.get(kind.name))
+        numbers[f"{kind.name}_scores"] = Number(best.held, f"its score there; the baseline scores {best.rule:.3g}", unit="share")
+        numbers[f"{kind.name}_tasks"] = Number(float(kind.leading), f"tasks of {len(kind.tasks)} in which a head certainly exceeds the baseline", unit="tasks")
         numbers[f"{kind.name}_heads"] = Number(
-            float(kind.heads), "heads that lead the simpler rule in one of these for certain, all heads and roles at once", unit="heads"
+            float(kind.heads), "heads that certainly exceed the baseline in one of these tasks, corrected for all heads and roles", unit="heads"
         )
     return numbers
 
 
 def _sentence(study: "Study") -> dict[str, Number]:
-    """The example that is often given, on this model: the most that any head gives. One sentence makes no role."""
+    """The largest weights in an often-quoted example sentence. One sentence is no evidence for a role."""
     try:
         ids, units = tokens_of(study.model.tokenizer, SENTENCE, list(WORDS.values()))
     except ModelError:
         return {}
     if not all(units) or len(set().union(*units)) != sum(map(len, units)):
-        return {}  # the tokenizer does not keep these words apart
+        return {}  # the tokenizer does not separate these words
     run = study.model.run(torch.tensor([ids]), statistics=())
     layers = [joined(layer_weights(run, layer, study.part)[0].float(), units, units) for layer in range(len(study.passage(0).places))]
     numbers, names = {}, list(WORDS)
@@ -173,8 +176,8 @@ def _sentence(study: "Study") -> dict[str, Number]:
         given = [layer[:, names.index(one), names.index(other)] for layer in layers]
         most = max(range(len(given)), key=lambda layer: float(given[layer].max()))
         head, every = int(given[most].argmax()), torch.cat(given)
-        said = f"most weight of “{one}” on “{other}” in “{SENTENCE}”: head {most}.{head}; the mean head gives {float(every.mean()):.2g}"
-        hidden = f"“{one}” cannot look at “{other}”, which comes after it" if bool((every == 0).all()) else said
+        means = f"largest weight of “{one}” on “{other}” in “{SENTENCE}”: head {most}.{head}; mean over heads {float(every.mean()):.2g}"
+        hidden = f"“{one}” cannot attend to “{other}”, which comes after it" if bool((every == 0).all()) else means
         numbers[f"“{one}” on “{other}”"] = Number(float(every.max()), hidden, unit="share")
     return numbers
 
@@ -187,15 +190,15 @@ def _summary_of(kind: Specialty) -> str:
     what = KINDS[kind.name]
     if kind.found == "not measured":
         missing = kind.name in FILES and kind.why.startswith("no ")
-        return f"For {what}: can't tell{f', pass {FILES[kind.name]}' if missing else f', {kind.why}' if kind.why else ''}."
+        return f"For {what}: not measured{f'; pass {FILES[kind.name]}' if missing else f'; {kind.why}' if kind.why else ''}."
     best, (layer, head) = kind.best, kind.best.head
-    scores = f"head {layer}.{head} scores {percent(best.held)} in “{best.name}” where the best simpler rule has {percent(best.rule)}"
+    scores = f"head {layer}.{head} scores {percent(best.held)} in “{best.name}”, against {percent(best.rule)} for the best baseline"
     if kind.found == "found":
-        return f"For {what}: {scores}{f'; heads lead in {kind.leading} of {len(kind.tasks)} tasks' if len(kind.tasks) > 1 else ''}."
+        return f"For {what}: {scores}{f'; heads exceed the baseline in {kind.leading} of {len(kind.tasks)} tasks' if len(kind.tasks) > 1 else ''}."
     if kind.found == "absent":
         return f"For {what}: no head; {scores}."
     needed = texts_needed(best.lead, kind.margin, best.texts)
-    return f"For {what}: not certain; {scores}{f'; about {needed} texts would tell' if needed else ''}."
+    return f"For {what}: not certain; {scores}{f'; about {needed} texts would be needed' if needed else ''}."
 
 
 def _correction(kinds: Sequence[Specialty]) -> str:
@@ -208,7 +211,7 @@ def _plot(kinds: Sequence[Specialty]) -> Plot | None:
         Series(KINDS[kind.name], [task.rule for task in kind.tasks], [task.lead.value for task in kind.tasks], *_ends(kind)) for kind in kinds if kind.tasks
     ]
     margin = kinds[0].margin
-    return Plot("points", "what the best simpler rule scores", "lead of the head, on other texts", series, reference=margin) if series else None
+    return Plot("points", "score of the best baseline", "lead of the head, on other texts", series, reference=margin) if series else None
 
 
 def _ends(kind: Specialty) -> tuple[list[float], list[float]]:
@@ -217,21 +220,22 @@ def _ends(kind: Specialty) -> tuple[list[float], list[float]]:
 
 
 PUBLISHED = {
-    "grammar": "over 75 % for direct objects, determiners, objects of prepositions and of possessives, each by another head of BERT (Clark 2019)",
-    "coreference": "a head of BERT does so quite well (Clark 2019)",
+    "grammar": "over 75 % for direct objects, determiners, objects of prepositions and of possessives, each by a different head of BERT (Clark 2019)",
+    "coreference": "a head of BERT does this quite well (Clark 2019)",
 }
 
 ENTRY = Claim(
     sentence="Heads specialise: in grammar, in who is meant, in the same meaning, in what is far away.",
     source="Clark et al. 2019, What Does BERT Look At?; Voita et al. 2019",
     address="https://arxiv.org/abs/1906.04341",
-    published="Heads of BERT find direct objects, determiners, objects of prepositions and objects of possessives with over 75 % accuracy, and one finds who "
-    "is meant quite well; no head does well at many relations (Clark 2019).",
-    definition="A kind of specialty is found when in one of its tasks the head that does best on one half of the texts leads the best simpler rule (a fixed "
-    "offset, the nearest mention, the same weight everywhere) by more than 0.05 on the other half. The sentence about the cat is looked at, too, but one "
-    "sentence makes no role.",
-    refuted_by="A kind in which no head leads the simpler rule on texts that it was not chosen on.",
-    rule="A kind is found when the lower end of a lead is above 0.05, absent when the upper ends of all are below it (95 %, over texts, corrected for the "
-    "tasks of the kind). Kept: all four are found. Corrected: some are, some are absent. Cut: all are absent. Can't tell: else, such as without annotations.",
+    published="Heads of BERT find direct objects, determiners, objects of prepositions and objects of possessives with over 75 % accuracy, and one resolves "
+    "coreference quite well; no head does well at many relations (Clark 2019).",
+    definition="A kind of specialty is found if in one of its tasks the head that does best on one half of the texts exceeds the best baseline (a fixed "
+    "offset, the nearest mention, uniform weights) by more than 0.05 on the other half. The sentence about the cat is reported as well, but one sentence is no "
+    "evidence for a role.",
+    refuted_by="A kind in which no head exceeds the baseline on texts not used to choose it.",
+    rule="A kind is found if the lower end of a lead is above 0.05, and absent if the upper ends of all leads are below it (95 %, over texts, corrected for "
+    "the tasks of the kind). Kept: all four are found. Corrected: some are found, some are absent. Cut: all are absent. Inconclusive otherwise, for example "
+    "without annotations.",
     run=run,
 )

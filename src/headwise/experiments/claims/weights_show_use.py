@@ -1,4 +1,4 @@
-"""Do attention weights show which tokens a model uses; and must they be what they are?"""
+"""Claim: attention weights show what the model uses. Compares them with two attributions, and searches for different weights with the same output."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -18,38 +18,38 @@ from headwise.experiments.number_text import percent
 if TYPE_CHECKING:
     from headwise.experiments.study import Head, Study
 
-FEWEST, TEXTS, LENGTH = 6, 6, 40  # texts needed, texts read, tokens of each
-HEADS = 12  # on which most rests: their weights are moved
-WITHIN, PART_OF = 0.01, 0.1  # the output stays: moves by no more than that (KL in nats, or 1 − cosine), and than a tenth of what silencing the head does
-AGREES, FAR = 0.5, 0.25  # Kendall's τ, and a share of the largest Jensen–Shannon divergence that there is
+FEWEST, TEXTS, LENGTH = 6, 6, 40  # texts needed, texts used, tokens of each
+HEADS = 12  # the most important heads, whose weights are perturbed
+WITHIN, PART_OF = 0.01, 0.1  # the output counts as unchanged within both: KL in nats or 1 − cosine, and a tenth of the effect of ablating the head
+AGREES, FAR = 0.5, 0.25  # Kendall's τ, and a share of the largest possible Jensen–Shannon divergence
 SHOWN = 300
 
 
 def run(study: "Study") -> Card:
-    return study.too_few_texts(FEWEST, "how well weights rank what is used") or _card(study)
+    return study.too_few_texts(FEWEST, "the agreement of weights with attributions") or _card(study)
 
 
 def _card(study: "Study") -> Card:
     texts = [_opened(study, number) for number in range(min(len(study.texts), TEXTS))]
-    agreed, shifted = [], []
-    heads = _weightiest(study)
+    agreed, perturbed = [], []
+    heads = _most_important(study)
     for done, passage in enumerate(texts, start=1):
         agreed.append(rank_agreement(passage))
-        shifted.append(_shifted(passage, heads, study.seed))
-        study.progress("hiding tokens and moving weights", done, len(texts))
-    numbers = {**_ranks(agreed, study.seed), **_moves(shifted, study.seed)}
+        perturbed.append(_perturbed(passage, heads, study.seed))
+        study.progress("masking tokens and perturbing weights", done, len(texts))
+    numbers = {**_ranks(agreed, study.seed), **_distances(perturbed, study.seed)}
     verdict = _verdict(numbers["hidden"], numbers["far"])
-    says = _summary(numbers, len(heads))
+    summary = _summary(numbers, len(heads))
     if verdict == "inconclusive":
-        says = f"{says} {_needed(numbers, len(texts))}"
+        summary = f"{summary} {_needed(numbers, len(texts))}"
     tokens = sum(passage.places[0].keys for passage in texts)
     measure = "kl" if _measure(study) == "kl" else "cosine"
     correction = _correction(numbers["hidden"]) if verdict == "corrected" else ""
-    return Card(verdict, says, numbers, _plot(agreed), correction, len(texts), tokens, measure)
+    return Card(verdict, summary, numbers, _plot(agreed), correction, len(texts), tokens, measure)
 
 
 def _measure(study: "Study") -> str:
-    """How far the output moves: of distributions over tokens, or of hidden states."""
+    """The measure of a change of the output: of distributions over tokens, or of hidden states."""
     return "cosine" if study.loss == "cosine" else "kl"
 
 
@@ -58,15 +58,15 @@ def _opened(study: "Study", number: int) -> EvalText:
     return Evaluator(study.model, _measure(study), study.part, study.seed).open(torch.tensor(ids))
 
 
-def _weightiest(study: "Study") -> "list[Head]":
-    """The heads on which most rests."""
+def _most_important(study: "Study") -> "list[Head]":
+    """The heads with the largest ablation effect."""
     weights = study.counts[study.ablation_texts]
     importance = weighted_mean(study.effects * weights[:, None, None], weights)
     order = importance.nan_to_num(-torch.inf).flatten().argsort(descending=True)[: min(HEADS, len(study.heads))]
     return sorted(divmod(int(place), importance.shape[1]) for place in order)
 
 
-def _shifted(passage: EvalText, heads: "list[Head]", seed: int) -> list[PerturbationResult]:
+def _perturbed(passage: EvalText, heads: "list[Head]", seed: int) -> list[PerturbationResult]:
     by_layer: dict[int, list[int]] = defaultdict(list)
     for layer, head in heads:
         by_layer[layer].append(head)
@@ -81,47 +81,47 @@ def _ranks(agreed: list[RankAgreement], seed: int) -> dict[str, Number]:
     layer, head = divmod(best, by_head["hidden"].shape[2])
     numbers = {
         "hidden": mean_over_texts(
-            mean_head["hidden"], seed=seed, means="Kendall's τ of a head's weights with how far the output moves when each token is hidden, mean head"
+            mean_head["hidden"], seed=seed, means="Kendall's τ between a head's weights and the change of the output when each token is masked, mean over heads"
         ),
         "slope": mean_over_texts(mean_head["slope"], seed=seed, means="likewise with the gradient at each token's embedding", published=UNCORRELATED),
         "hidden_best": mean_over_texts(
-            by_head["hidden"][other, layer, head], seed=seed, means=f"with hiding, head {layer}.{head}, which was best on the other half of the texts"
+            by_head["hidden"][other, layer, head], seed=seed, means=f"with masking, head {layer}.{head}, which was best on the other half of the texts"
         ),
         "hidden_mean": mean_over_texts(
-            torch.tensor([text.mean_hidden for text in agreed], dtype=torch.float64), seed=seed, means="with hiding, weights averaged over all heads"
+            torch.tensor([text.mean_hidden for text in agreed], dtype=torch.float64), seed=seed, means="with masking, for weights averaged over all heads"
         ),
-        "row_sums": Number(max(text.off for text in agreed), "how far any row of weights is from adding up to 1"),
+        "row_sums": Number(max(text.off for text in agreed), "largest deviation of a row sum of the weights from 1"),
     }
     lengths = [text.by_length for text in agreed if text.by_length is not None]
     if len(lengths) == len(agreed):
         weighted = torch.stack(lengths).flatten(1).nanmean(1)
         numbers["hidden_by_length"] = mean_over_texts(
-            weighted, seed=seed, means="with hiding, weights times the length of what they carry (Kobayashi 2020), mean head"
+            weighted, seed=seed, means="with masking, for weights times the norms of the transformed values (Kobayashi 2020), mean over heads"
         )
-        numbers["length_adds"] = mean_over_texts(weighted - mean_head["hidden"], seed=seed, means="by how much that is better than weights alone")
+        numbers["length_adds"] = mean_over_texts(weighted - mean_head["hidden"], seed=seed, means="improvement of that over weights alone")
     return numbers
 
 
-def _moves(shifted: list[list[PerturbationResult]], seed: int) -> dict[str, Number]:
+def _distances(perturbed: list[list[PerturbationResult]], seed: int) -> dict[str, Number]:
     def each(name: str) -> Float[Tensor, "n h"]:
-        return torch.stack([torch.cat([getattr(layer, name) for layer in text]) for text in shifted])
+        return torch.stack([torch.cat([getattr(layer, name) for layer in text]) for text in perturbed])
 
-    far, varied, silenced = each("far"), each("varied"), each("silenced")
+    far, varied, ablated = each("far"), each("varied"), each("silenced")
     heads = far.shape[1]
-    of_silencing = {name: (each(name) / silenced.clamp(min=1e-12)).median(1).values for name in ("permuted", "uniform")}
-    stays = f"while the output moves by at most {WITHIN} and a tenth of what silencing the head does"
+    of_ablation = {name: (each(name) / ablated.clamp(min=1e-12)).median(1).values for name in ("permuted", "uniform")}
+    stays = f"while the output changes by at most {WITHIN} and a tenth of the effect of ablating the head"
     return {
         "far": mean_over_texts(
             far.mean(1),
             seed=seed,
-            means=f"how far weights were moved {stays}: Jensen–Shannon divergence as a share of log 2, mean of {heads} heads",
+            means=f"distance of perturbed weights found {stays}: Jensen–Shannon divergence as a share of log 2, mean of {heads} heads",
             published=ADVERSARIAL,
         ),
         "varied": mean_over_texts(varied.mean(1), seed=seed, means="total variation of these weights"),
         "permuted": mean_over_texts(
-            of_silencing["permuted"], seed=seed, means="what permuted weights do to the output, of what silencing the head does; median head"
+            of_ablation["permuted"], seed=seed, means="effect of permuted weights on the output, relative to ablating the head; median head"
         ),
-        "uniform": mean_over_texts(of_silencing["uniform"], seed=seed, means="likewise uniform weights", published=UNIFORM),
+        "uniform": mean_over_texts(of_ablation["uniform"], seed=seed, means="likewise uniform weights", published=UNIFORM),
     }
 
 
@@ -136,24 +136,23 @@ def _verdict(hidden: Number, far: Number) -> ClaimVerdict:
 
 def _correction(hidden: Number) -> str:
     if hidden.value > AGREES:
-        return "They rank what is used, but very different weights would do as well."
-    return "They must be about what they are, but they do not rank what the model uses."
+        return "They rank what is used, but very different weights give the same output."
+    return "The output depends on them, but they do not rank what the model uses."
 
 
 def _summary(numbers: dict[str, Number], heads: int) -> str:
     hidden, slope, far = numbers["hidden"], numbers["slope"], numbers["far"]
-    with_hiding, by_gradient = _interval(hidden), _interval(slope)
-    first = f"A head's weights rank the tokens that the output rests on with τ = {with_hiding} when these are hidden one by one, {by_gradient} by gradient;"
-    first = f"{first} averaged over all heads with {numbers['hidden_mean'].value:.2f}."
+    with_masking, by_gradient = _interval(hidden), _interval(slope)
+    first = f"A head's weights agree with the effect of masking each token at τ = {with_masking}, and with gradients at {by_gradient};"
+    first = f"{first} weights averaged over all heads agree with masking at {numbers['hidden_mean'].value:.2f}."
     least, most = (percent(end) for end in bounds(far))
-    second = f"In the {heads} heads that matter most weights were moved {percent(far.value)} ({least} to {most}) of the way to entirely"
-    third = f"{second} different ones and the output stayed; uniform weights do {percent(numbers['uniform'].value)} of what silencing does."
+    second = f"In the {heads} most important heads, weights at {percent(far.value)} ({least} to {most}) of the largest Jensen–Shannon divergence"
+    third = f"{second} left the output unchanged; uniform weights have {percent(numbers['uniform'].value)} of the effect of ablation."
     if "length_adds" not in numbers:
         return f"{first} {third}"
     adds = numbers["length_adds"]
-    weighted = (
-        f"Times the length of what they carry, τ is {numbers['hidden_by_length'].value:.2f}{'' if side_of(adds, 0) != 'unsure' else ', no certain difference'}."
-    )
+    unsure = ", no certain difference" if side_of(adds, 0) == "unsure" else ""
+    weighted = f"Weighted by the norms of the transformed values, τ is {numbers['hidden_by_length'].value:.2f}{unsure}."
     return f"{first} {weighted} {third}"
 
 
@@ -165,7 +164,7 @@ def _interval(number: Number) -> str:
 def _needed(numbers: dict[str, Number], texts: int) -> str:
     counts = [texts_needed(numbers[name], bar, texts) for name, bar in (("hidden", AGREES), ("far", FAR)) if side_of(numbers[name], bar) == "unsure"]
     known = [count for count in counts if count is not None]
-    return f"About {max(known)} texts would tell." if known else "More texts would not tell."
+    return f"About {max(known)} texts would be needed." if known else "More texts would not decide."
 
 
 def _plot(agreed: list[RankAgreement]) -> Plot:
@@ -174,27 +173,28 @@ def _plot(agreed: list[RankAgreement]) -> Plot:
     places = (~found.isnan()).nonzero()
     places = places[torch.linspace(0, len(places) - 1, min(len(places), SHOWN)).round().long()]
     layers, taus = places[:, 0].double().tolist(), found[places[:, 0], places[:, 1]].tolist()
-    return Plot("points", "layer", "τ of weights with what is used", [Series("a head", layers, taus)], reference=AGREES)
+    return Plot("points", "layer", "τ of weights with the effect of masking", [Series("a head", layers, taus)], reference=AGREES)
 
 
 UNCORRELATED = "frequently uncorrelated (Jain & Wallace 2019, recurrent encoders)"
 ADVERSARIAL = "very different weights with equivalent predictions can be found (Jain & Wallace 2019)"
-UNIFORM = "on some tasks as good as what was learned (Wiegreffe & Pinter 2019)"
+UNIFORM = "on some tasks as good as learned weights (Wiegreffe & Pinter 2019)"
 
 ENTRY = Claim(
     sentence="Attention weights show what the model uses.",
     source="Jain and Wallace 2019, Attention is not Explanation; Wiegreffe and Pinter 2019, Attention is not not Explanation; Kobayashi et al. 2020",
     address="https://arxiv.org/abs/1902.10186",
-    published="Weights are frequently uncorrelated with gradients, and very different ones give equivalent predictions (Jain & Wallace 2019). Whether that "
-    "says anything needs baselines: uniform weights, other seeds, weights frozen into another model, a model trained to be adversarial (Wiegreffe & Pinter "
-    "2019; of these only uniform weights can be tried without training). Weights are one of two factors; the length of what they carry is the other "
+    published="Weights are frequently uncorrelated with gradients, and very different ones give equivalent predictions (Jain & Wallace 2019). Interpreting "
+    "that needs baselines: uniform weights, other seeds, weights frozen into another model, a model trained to be adversarial (Wiegreffe & Pinter 2019; of "
+    "these only uniform weights can be tested without training). Weights are one of two factors; the norm of the transformed value is the other "
     "(Kobayashi 2020).",
-    definition="A model uses a token as far as its output at another token moves when no head may look at the former, or as steeply as that output depends on "
-    "the former's embedding; weights show it as well as they rank tokens alike (Kendall's τ, the token itself left out). They must be what they are as far as "
-    f"others, searched for each text and head, change the output by more than {WITHIN} (KL in nats, or 1 − cosine) or a tenth of what silencing the head does.",
+    definition="A model's use of a token is the change of its output at another token when no head may attend to the former, or the gradient of that output at "
+    "the former's embedding. Weights show it to the extent that they rank tokens in the same order (Kendall's τ, without the token itself). The output depends "
+    "on the weights to the extent that other weights, searched for each text and head, change it by more than "
+    f"{WITHIN} (KL in nats, or 1 − cosine) or a tenth of the effect of ablating the head.",
     refuted_by="Ranks that disagree, and very different weights with the same output.",
-    rule=f"Kept: the mean head's τ with hiding is above {AGREES}, and no weights are found that are moved by {FAR} of the largest Jensen–Shannon divergence "
-    "while the output stays, on average over the heads that matter most. Cut: τ is below, and such weights are found. Corrected: one of the two. All by "
-    "their 95 % intervals over texts. The search finds a lower end: weights may be movable further.",
+    rule=f"Kept: the mean head's τ with masking is above {AGREES}, and no weights at {FAR} or more of the largest Jensen–Shannon divergence are found that "
+    "leave the output unchanged, on average over the most important heads. Cut: τ is below, and such weights are found. Corrected: one of the two. All by "
+    "their 95 % intervals over texts. The search gives a lower bound: weights even further away may exist.",
     run=run,
 )

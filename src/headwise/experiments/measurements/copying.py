@@ -1,4 +1,4 @@
-"""Heads that look at what came after the last time: what they write towards that token, and what the model loses without them, on random text that repeats."""
+"""The direct effect of induction heads on the repeated token's logit, and the loss with them ablated, on repeated random text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from headwise.experiments.study import Study
 
 Head = tuple[int, int]
-CONTROLS = 5  # draws of as many other heads
+CONTROLS = 5  # random draws of the same number of other heads
 
 
 @dataclass(frozen=True, eq=False)
 class CopyingEffects:
-    """What was found on each text.
+    """The effects of the chosen heads on each text.
 
     Attributes:
-        direct: what each head adds to the logit of the token that comes next in the repetition, less what it adds to the mean token; None where heads do not
-            write to logits directly.
-        second: the loss on the repetition: of the unchanged model, without the chosen heads, and, mean over draws, without as many others of the same layers.
-        first: the same on what is there for the first time.
+        direct: each head's direct effect on the centred logit of the next token of the repetition; None if direct effects on logits are not defined.
+        second: the loss on the repetition: of the unchanged model, with the chosen heads ablated, and with as many others ablated, mean over draws.
+        first: the same on the first occurrence.
+        counts: tokens of the repetition that the loss is a mean over.
+        why: the reason if `direct` is None.
     """
 
     direct: Float[Tensor, "n L H"] | None
@@ -44,16 +45,16 @@ class CopyingEffects:
 
 
 def copying_effects(study: "Study", chosen: Sequence[Head], texts: int) -> CopyingEffects:
-    """Try the chosen heads on new texts, which they were not chosen on."""
-    opener = Evaluator(study.model, "next", study.part, study.seed)
+    """Measure the effects of the chosen heads on new texts, not used to choose them."""
+    evaluator = Evaluator(study.model, "next", study.part, study.seed)
     made = list(repeats(study.model, Corpus(limit=texts, seed=study.seed + 1)))
     plans: Tensor | None = None
     rows: list[tuple[Tensor, Tensor]] = []
     direct: list[Tensor] = []
     counts, why = [], ""
     for number, repeat in enumerate(made, start=1):
-        passage = opener.open(repeat.given)
-        opener.learn(passage)
+        passage = evaluator.open(repeat.given)
+        evaluator.learn(passage)
         plans = _plans(passage, chosen, study.seed) if plans is None else plans
         losses = [_of(passage, places) for places in (repeat.second[1:-1], repeat.first[1:-1])]
         rows.append(_without(passage, plans, losses))
@@ -62,16 +63,16 @@ def copying_effects(study: "Study", chosen: Sequence[Head], texts: int) -> Copyi
             direct += [] if why else [_direct(passage, repeat)]
         except WritesRefused as error:
             why = str(error)
-        study.progress("repeating random text", number, len(made))
+        study.progress("repeated random text", number, len(made))
     forward, first = (torch.stack([torch.stack([row[side][0], row[side][1], row[side][2:].mean()]) for row in rows]) for side in (0, 1))
     return CopyingEffects(None if why else torch.stack(direct), forward, first, torch.tensor(counts), why)
 
 
 def others(heads: Sequence[int], chosen: Sequence[Head], random: Random) -> list[Head]:
-    """For each chosen head another one of its layer, or of the nearest layer that has one left.
+    """Draw for each chosen head another one of its layer, or of the nearest layer that has one left.
 
     Args:
-        heads: how many each layer has.
+        heads: the number of heads of each layer.
 
     Example:
         >>> sorted(others([2, 2], [(0, 1), (1, 0)], Random(0)))
@@ -87,7 +88,7 @@ def others(heads: Sequence[int], chosen: Sequence[Head], random: Random) -> list
 
 
 def _plans(passage: "EvalText", chosen: Sequence[Head], seed: int) -> Bool[Tensor, "N L H"]:
-    """Nothing silenced; the chosen heads; then as many others, several times."""
+    """The sets of heads to ablate: none; the chosen heads; then as many others, several times."""
     heads = [place.heads for place in passage.places]
     random = Random(seed)
     choices = [[], list(chosen), *(others(heads, chosen, random) for _ in range(CONTROLS))]
@@ -99,7 +100,7 @@ def _plans(passage: "EvalText", chosen: Sequence[Head], seed: int) -> Bool[Tenso
 
 
 def _of(passage: "EvalText", places: Int[Tensor, " n"]) -> CrossEntropy:
-    """The loss of the tokens behind these alone."""
+    """The loss on the tokens after these positions only."""
     forward = passage.forward
     labels = next_tokens(forward, real_tokens(forward, forward.cache.outputs["logits"]))
     kept = torch.full_like(labels, NO_LABEL)
@@ -109,7 +110,7 @@ def _of(passage: "EvalText", places: Int[Tensor, " n"]) -> CrossEntropy:
 
 @torch.no_grad()
 def _without(passage: "EvalText", plans: Bool[Tensor, "N L H"], losses: Sequence[CrossEntropy]) -> tuple[Tensor, Tensor]:
-    """Each loss with the heads of each plan silenced."""
+    """Each loss with the heads of each plan ablated."""
     found = [[loss(passage.forward.cache.outputs, 1)] for loss in losses]
     layers = {place.index: layer for layer, place in enumerate(passage.places)}
     for some in plans[1:].split(passage.at_once):
@@ -126,7 +127,7 @@ def _without(passage: "EvalText", plans: Bool[Tensor, "N L H"], losses: Sequence
 
 @torch.no_grad()
 def _direct(passage: "EvalText", repeat: Repeat) -> Float[Tensor, "L H"]:
-    """What each head adds to the centred logit of the next token, mean over the repetition."""
+    """Each head's direct effect on the centred logit of the next token, mean over the repetition."""
     read = readout(passage.forward)
     read = replace(read, unembedding=read.unembedding - read.unembedding.mean(0), bias=None if read.bias is None else read.bias - read.bias.mean())
     tokens = torch.roll(repeat.given, -1, 1)

@@ -1,6 +1,6 @@
-"""How much weight rests on the first token, and how much of what heads write comes from it.
+"""Each head's attention weight on the first token, and the share of its write that comes from it.
 
-weight_h = mean over queries behind the first of w_i0
+weight_h = mean of w_i0 over the queries after the first
 write_h  = mean of w_i0 · |v_0 · W_O[h]| / Σ_j w_ij · |v_j · W_O[h]|        Kobayashi et al. 2020, equation 4
 """
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FirstTokenMass:
-    """By layer and head, of one text; NaN where a layer lacks the head.
+    """Numbers of one text by layer and head; NaN where a layer lacks the head.
 
     Attributes:
-        written: NaN where something acts on what heads say before W_O reads it.
-        equal: what `weight` would be if each query gave the same to all keys that it sees.
+        weight: the mean weight on the first token.
+        written: the share of the write that comes from it; NaN if a module between z and W_O mixes heads.
+        equal: `weight` under uniform attention over visible keys.
     """
 
     weight: Float[Tensor, "L H"]
@@ -37,7 +38,7 @@ class FirstTokenMass:
 
 @torch.no_grad()
 def first_token_mass(passage: "EvalText", given: Mapping[str, Any] | None = None) -> FirstTokenMass:
-    """What rests on the first token; one pass.
+    """Measure the weight on the first token and the share of writes from it, in one forward pass.
 
     Args:
         given: another input of the same shape, such as one with another first token.
@@ -45,23 +46,23 @@ def first_token_mass(passage: "EvalText", given: Mapping[str, Any] | None = None
     session = passage.forward.session if given is None else replace(passage.forward.session, inputs=given)
     found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
-    def listen(heard: "AttentionRecord") -> None:
-        output = session.layout.sites[heard.index].output
+    def measure(record: "AttentionRecord") -> None:
+        output = session.layout.sites[record.index].output
         exact = output is not None and output.exact
-        found[heard.index] = _one_layer(heard, w_o_by_head(session.module(output.module), heard.request.query.shape[1]) if exact else None)
+        found[record.index] = _one_layer(record, w_o_by_head(session.module(output.module), record.request.query.shape[1]) if exact else None)
 
-    session.rerun(listen, [place.index for place in passage.places])
+    session.rerun(measure, [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
     return FirstTokenMass(*(_padded([row[i] for row in rows]) for i in range(3)))
 
 
-def _one_layer(heard: "AttentionRecord", blocks: Float[Tensor, "H E M"] | None) -> tuple[Tensor, Tensor, Tensor]:
-    asked = heard.request
-    queries, keys = slice(1, asked.query.shape[2]), slice(0, asked.key.shape[2])
-    every = weights(asked.query, asked.key, heard.attended.lse, asked.call, queries, keys)[0].double()
-    seen = visible_keys(asked.call, asked.query.shape[2], asked.key.shape[2]).tile(queries, keys)[0].expand(every.shape)
+def _one_layer(record: "AttentionRecord", blocks: Float[Tensor, "H E M"] | None) -> tuple[Tensor, Tensor, Tensor]:
+    request = record.request
+    queries, keys = slice(1, request.query.shape[2]), slice(0, request.key.shape[2])
+    every = weights(request.query, request.key, record.attended.lse, request.call, queries, keys)[0].double()
+    seen = visible_keys(request.call, request.query.shape[2], request.key.shape[2]).tile(queries, keys)[0].expand(every.shape)
     equal = (seen[..., 0] / seen.sum(-1).clamp(min=1)).double().mean(-1)
-    return every[..., 0].mean(-1), _from_first(every, asked.value[0], blocks), equal
+    return every[..., 0].mean(-1), _from_first(every, request.value[0], blocks), equal
 
 
 def _from_first(every: Float[Tensor, "H T S"], value: Float[Tensor, "G S E"], blocks: Float[Tensor, "H E M"] | None) -> Float[Tensor, " H"]:

@@ -1,4 +1,4 @@
-"""The loss when a slice of what comes out of W_O is set to 0, which is not what one head wrote, beside the loss when the head is silenced."""
+"""The loss with a slice of W_O's output set to 0, which is not the same as ablating a head: every head writes to every slice."""
 
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ def losses_sliced(passage: "EvalText", place: "Place", heads: Sequence[int]) -> 
     """The loss with the h-th of H slices of W_O's output at 0, for each of these h.
 
     Raises:
-        WritesRefused: W_O serves several layers, or its output has not H · E numbers.
+        WritesRefused: W_O is shared by several layers, or the width of its output is no multiple of H.
     """
     forward = passage.forward
     output = forward.session.layout.sites[place.index].output
@@ -39,7 +39,7 @@ def losses_sliced(passage: "EvalText", place: "Place", heads: Sequence[int]) -> 
 
 @contextmanager
 def _sliced(module: "nn.Module", heads: int, some: Tensor) -> "Iterator[None]":
-    """In copy n of the batch the slice of head `some[n]` is 0."""
+    """Set slice `some[n]` of the module's output to 0 in copy n of the batch."""
 
     def cut(module: "nn.Module", args: Any, result: Tensor) -> Tensor:
         if result.shape[-1] % heads:

@@ -1,7 +1,6 @@
-"""The most memory that each way of computing attention holds beyond its inputs, by length; in a process of its own, of which nothing else is asked.
+"""Peak memory beyond the inputs of each attention implementation, by length; measured in a process that does nothing else.
 
-`python -m headwise.experiments.measurements.peak_memory HEADS WIDTH CAUSAL` prints it as JSON. Read from
-what Linux says of the process: its peak, which is set back before each call.
+Read from Linux's peak resident size of the process, which is reset before each call.
 """
 
 import json
@@ -23,13 +22,13 @@ def measure_peaks(shape: Shape) -> dict[str, list[float]]:
     """MiB by way, then by length.
 
     Raises:
-        ModelError: this system does not say what a process holds, or the process failed.
+        ModelError: this system does not report the memory of a process, or the process failed.
     """
     if not CLEAR.exists():
-        raise ModelError(f"peak memory must be read from {STATUS}, got no such file on this system. Time alone can be told here.")
-    asked = [sys.executable, "-m", "headwise.experiments.measurements.peak_memory", str(shape.heads), str(shape.width), str(int(shape.causal))]
+        raise ModelError(f"peak memory must be read from {STATUS}, got no such file on this system. Only time can be measured here.")
+    command = [sys.executable, "-m", "headwise.experiments.measurements.peak_memory", str(shape.heads), str(shape.width), str(int(shape.causal))]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **OWN_PAGES}, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **OWN_PAGES}, check=False)
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"peak memory must be measured within {LIMIT} s, got no answer. The machine is busy: try again.") from error
     if done.returncode:

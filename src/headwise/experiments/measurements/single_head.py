@@ -1,4 +1,4 @@
-"""One head computed by itself, from its own slices of query, key and value, beside what it says among the others; and heads whose slices are one."""
+"""Each head computed alone from its own slices of query, key and value, compared with the model; and the loss with the heads of a layer tied."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SingleHeadCheck:
-    """One text, by layer and head where not said otherwise.
+    """Numbers of one text, by layer and head unless stated otherwise.
 
     Attributes:
-        gap: the largest difference of any number that the head says alone and among the others.
-        allowed: what rounding may make of it: 8 ε · (8 + |scale| · max|q| · max|k|) of the layer's largest value, as a score's error is its weight's.
-        distance: by layer, half the sum of differences between the patterns of two heads (total variation), mean over pairs and queries; NaN for one head.
+        gap: the largest absolute difference between the head's z computed alone and in the model.
+        allowed: its rounding tolerance: 8 ε · (8 + |scale| · max|q| · max|k|) times the layer's largest value.
+        distance: by layer, total variation between the patterns of two heads, mean over pairs and queries; NaN for a single head.
     """
 
     gap: list[list[float]]
@@ -35,52 +35,52 @@ class SingleHeadCheck:
 
 @torch.no_grad()
 def single_head_check(passage: "EvalText") -> SingleHeadCheck:
-    """Each head alone, and how far the patterns of heads are from one another; one pass."""
+    """Compute each head alone and compare, and measure the distances between patterns, in one forward pass."""
     found: dict[int, tuple[list[float], list[float], float]] = {}
-    passage.forward.session.rerun(lambda heard: found.__setitem__(heard.index, _one_layer(heard)), [place.index for place in passage.places])
+    passage.forward.session.rerun(lambda record: found.__setitem__(record.index, _one_layer(record)), [place.index for place in passage.places])
     rows = [found[place.index] for place in passage.places]
     return SingleHeadCheck([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
-def _one_layer(heard: "AttentionRecord") -> tuple[list[float], list[float], float]:
-    asked, said = heard.request, heard.attended.output
-    every = range(said.shape[1])
-    gaps = [float((_alone(heard, head) - said[:1, head : head + 1].double()).abs().max()) for head in every]
-    largest = abs(asked.call.scale) * float(
-        torch.linalg.vector_norm(asked.query.float(), dim=-1).max() * torch.linalg.vector_norm(asked.key.float(), dim=-1).max()
+def _one_layer(record: "AttentionRecord") -> tuple[list[float], list[float], float]:
+    request, z = record.request, record.attended.output
+    every = range(z.shape[1])
+    gaps = [float((_alone(record, head) - z[:1, head : head + 1].double()).abs().max()) for head in every]
+    largest = abs(request.call.scale) * float(
+        torch.linalg.vector_norm(request.query.float(), dim=-1).max() * torch.linalg.vector_norm(request.key.float(), dim=-1).max()
     )
-    slack = 8 * torch.finfo(said.dtype).eps * (8 + largest) * float(asked.value.abs().max())
-    return gaps, [slack for _ in every], _distance(heard)
+    slack = 8 * torch.finfo(z.dtype).eps * (8 + largest) * float(request.value.abs().max())
+    return gaps, [slack for _ in every], _distance(record)
 
 
-def _alone(heard: "AttentionRecord", head: int) -> Float[Tensor, "1 1 T E"]:
-    """The definition, on this head's slices alone, in float64; it shares no code with what the pass was computed by."""
-    asked = heard.request
-    query, key, _, call = one_head(stored_call(heard), 0, head)
-    group = head // (asked.query.shape[1] // asked.key.shape[1])
-    value = asked.value[:1, group : group + 1]
+def _alone(record: "AttentionRecord", head: int) -> Float[Tensor, "1 1 T E"]:
+    """The definition applied to this head's slices, in float64; shares no code with the implementation that computed the pass."""
+    request = record.request
+    query, key, _, call = one_head(stored_call(record), 0, head)
+    group = head // (request.query.shape[1] // request.key.shape[1])
+    value = request.value[:1, group : group + 1]
     return compute(query.double(), key.double(), value.double(), call, backend="reference").output
 
 
-def _distance(heard: "AttentionRecord") -> float:
-    asked = heard.request
-    every = weights(asked.query, asked.key, heard.attended.lse, asked.call, slice(0, asked.query.shape[2]), slice(0, asked.key.shape[2]))[0]
+def _distance(record: "AttentionRecord") -> float:
+    request = record.request
+    every = weights(request.query, request.key, record.attended.lse, request.call, slice(0, request.query.shape[2]), slice(0, request.key.shape[2]))[0]
     pairs = [(every[one] - every[other]).abs().sum(-1).mean() / 2 for one, other in combinations(range(len(every)), 2)]
     return float(torch.stack(pairs).mean()) if pairs else float("nan")
 
 
 @torch.no_grad()
 def losses_tied(passage: "EvalText", layers: "list[int]") -> Float[Tensor, " n"]:
-    """The loss with each of these layers tied, one at a time, and with all of them: every head says what head 0 says, as `hw.TieHeads` has it.
+    """The loss with each of these layers tied, one at a time, then with all of them: every head's z is replaced by that of head 0, as in `hw.TieHeads`.
 
     Raises:
-        WritesRefused: something acts on what heads say before W_O reads it.
+        WritesRefused: a module between z and W_O changes what W_O reads.
     """
     for layer in layers:
         output = passage.forward.session.layout.sites[passage.places[layer].index].output
         if not output.exact:
             raise WritesRefused(
-                f"what heads of {passage.places[layer].module} say must reach W_O as it is, got something in between (a gate?). Use hw.TieHeads."
+                f"The z of {passage.places[layer].module} is changed before W_O reads it, perhaps by a gate. Use hw.TieHeads to tie these heads."
             )
     calls = [passage.places[layer].index for layer in layers]
     outputs = [passage.forward.outputs(some, lambda call, read: read[:, :, :1].expand_as(read).contiguous(), 1) for some in ([call] for call in calls)]

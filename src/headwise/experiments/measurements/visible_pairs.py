@@ -33,7 +33,7 @@ class VisiblePairs:
 def visible_pairs(passage: "EvalText", length: int) -> VisiblePairs:
     """Pairs in a text of so many tokens."""
     calls: dict[int, tuple[Call, int]] = {}
-    passage.forward.session.rerun(lambda heard: calls.__setitem__(heard.index, _call(heard)), [place.index for place in passage.places])
+    passage.forward.session.rerun(lambda record: calls.__setitem__(record.index, _call(record)), [place.index for place in passage.places])
     known: dict[int, int | None] = {}
     found, causal = [], True
     for place in passage.places:
@@ -47,8 +47,8 @@ def visible_pairs(passage: "EvalText", length: int) -> VisiblePairs:
     return VisiblePairs(length, tuple(found), length * (length + 1) // 2 if causal else length * length, causal)
 
 
-def _call(heard: "AttentionRecord") -> tuple[Call, int]:
-    return heard.request.call, heard.request.query.shape[2]
+def _call(record: "AttentionRecord") -> tuple[Call, int]:
+    return record.request.call, record.request.query.shape[2]
 
 
 def _pairs(call: Call, length: int) -> int | None:

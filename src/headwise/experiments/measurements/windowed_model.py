@@ -31,16 +31,16 @@ def windowed(hf: "nn.Module", modules: Sequence[str], window: int, first: int) -
     return other
 
 
-def _narrowed(asked: AttentionRequest, window: int, first: int) -> AttentionRequest:
-    seen = TensorMask(within(asked, window, first))
-    return replace(asked, call=replace(asked.call, mask=seen if asked.call.mask is None else MaskIntersection(seen, asked.call.mask)))
+def _narrowed(request: AttentionRequest, window: int, first: int) -> AttentionRequest:
+    seen = TensorMask(within(request, window, first))
+    return replace(request, call=replace(request.call, mask=seen if request.call.mask is None else MaskIntersection(seen, request.call.mask)))
 
 
-def within(asked: AttentionRequest, window: int, first: int) -> Bool[Tensor, "B 1 T S"]:
+def within(request: AttentionRequest, window: int, first: int) -> Bool[Tensor, "B 1 T S"]:
     """Who is in whose window."""
-    queries, keys = asked.query.shape[2], asked.key.shape[2]
-    here = asked.call.offset[:, None] + torch.arange(queries, device=asked.query.device)
-    there = torch.arange(keys, device=asked.query.device)
+    queries, keys = request.query.shape[2], request.key.shape[2]
+    here = request.call.offset[:, None] + torch.arange(queries, device=request.query.device)
+    there = torch.arange(keys, device=request.query.device)
     return (((here[..., None] - there).abs() < window) | (there < first))[:, None]
 
 

@@ -1,6 +1,6 @@
-"""What the heads of a model write, summed up over the tokens of each text: what several claims ask about, measured once.
+"""Statistics of the heads' writes, summed over the tokens of each text; shared by several claims and computed once per study.
 
-w_h = z_h · W_O[h]        out = Σ_h w_h + bias        z_h: what W_O reads of head h
+w_h = z_h · W_O[h]        out = Σ_h w_h + bias        z_h: head h's output before W_O
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """One layer's W_O as a map from what all heads say to what the layer adds.
+    """One layer's W_O as a linear map from the concatenated z of all heads to the layer's output, decomposed.
 
     Attributes:
         singular: its singular values, the largest first.
-        rank: how many lie above σ_1 · max(H·E, M) · ε, ε of the weights' own dtype: what NumPy counts as rank.
+        rank: the number of singular values above σ_1 · max(H·E, M) · ε, with ε of the weights' dtype, as in NumPy.
         inverse: the pseudo-inverse of that rank.
     """
 
@@ -36,7 +36,7 @@ class Matrix:
 
     @property
     def effective_rank(self) -> float:
-        """exp of the entropy of the squared singular values' shares."""
+        """exp of the entropy of the normalised squared singular values."""
         energy = self.singular.square() / self.singular.square().sum()
         return float((-torch.xlogy(energy, energy).sum()).exp())
 
@@ -47,22 +47,22 @@ class WriteSummary:
 
     Attributes:
         tokens: of each text.
-        share: Σ_t |w_h| / Σ_g |w_g|: of the length of all that the layer's heads write.
-        said: Σ_t |z_h|².
-        lost: Σ_t |z_h − ẑ_h|², ẑ computed back from what the layer adds, as precise as the weights' dtype holds it.
-        wrote: Σ_t |w_h|².
+        share: Σ_t |w_h| / Σ_g |w_g|: the head's share of its layer's write norms.
+        z: Σ_t |z_h|².
+        lost: Σ_t |z_h − ẑ_h|², ẑ reconstructed from the layer's output, at the precision of the weights' dtype.
+        write: Σ_t |w_h|².
         added: Σ_t |Σ_g w_g|², by layer.
-        removed: Σ_t |out[slice h]|²: what setting the h-th of H slices of the output to 0 takes away; NaN where H · E is not M.
+        removed: Σ_t |out[slice h]|²: what zeroing the h-th of H slices of the output removes; NaN if H · E is not M.
         own: Σ_t w_h[slice h] · out[slice h]: how much of `removed` is head h's.
-        alike: Σ_t of the cosine between what that takes away and what the head writes.
+        alike: Σ_t of the cosine between what that removes and the head's write.
         matrices: W_O of each layer.
     """
 
     tokens: Float[Tensor, " n"]
     share: Float[Tensor, "n L H"]
-    said: Float[Tensor, "n L H"]
+    z: Float[Tensor, "n L H"]
     lost: Float[Tensor, "n L H"]
-    wrote: Float[Tensor, "n L H"]
+    write: Float[Tensor, "n L H"]
     added: Float[Tensor, "n L"]
     removed: Float[Tensor, "n L H"]
     own: Float[Tensor, "n L H"]
@@ -74,10 +74,10 @@ _KNOWN: "WeakKeyDictionary[Study, WriteSummary]" = WeakKeyDictionary()
 
 
 def write_summary(study: "Study") -> WriteSummary:
-    """What the heads write on the texts of a study; about two passes a text, once.
+    """Summarise the heads' writes on the texts of a study, in about two forward passes per text; computed once.
 
     Raises:
-        WritesRefused: heads cannot be told apart.
+        WritesRefused: writes cannot be attributed to single heads.
     """
     if study not in _KNOWN:
         _KNOWN[study] = _measured(study)
@@ -93,13 +93,13 @@ def _measured(study: "Study") -> WriteSummary:
         mine = [_matrix(passage, layer, matrices) for layer in range(len(layers))]
         rows.append([_sums(written, matrix) for written, matrix in zip(layers, mine, strict=True)])
         tokens.append(float(layers[0].total.shape[0] * layers[0].total.shape[1]))
-        study.progress("what heads write", number + 1, len(study.texts))
+        study.progress("writes of heads", number + 1, len(study.texts))
     names = [field.name for field in fields(WriteSummary) if field.name not in ("tokens", "matrices")]
     return WriteSummary(torch.tensor(tokens), **{name: _stacked([row[name] for row in rows_of] for rows_of in rows) for name in names}, matrices=tuple(mine))
 
 
 def _matrix(passage: "EvalText", layer: int, known: dict[str, Matrix]) -> Matrix:
-    """W_O of a layer; that of a module that serves several is taken apart once."""
+    """W_O of a layer; a module shared by several layers is decomposed once."""
     session = passage.forward.session
     output = session.layout.sites[passage.places[layer].index].output
     if output.module not in known:
@@ -109,7 +109,7 @@ def _matrix(passage: "EvalText", layer: int, known: dict[str, Matrix]) -> Matrix
 
 
 def matrix(blocks: Float[Tensor, "H E M"]) -> Matrix:
-    """W_O taken apart, in float64."""
+    """The singular value decomposition of W_O, in float64."""
     whole = blocks.double().flatten(0, 1)
     left, singular, right = torch.linalg.svd(whole, full_matrices=False)
     floor = singular[0] * max(whole.shape) * torch.finfo(blocks.dtype).eps
@@ -126,16 +126,16 @@ def _sums(layer: LayerWrites, matrix: Matrix) -> dict[str, Tensor]:
     length = torch.linalg.vector_norm(writes, dim=-1)
     found = {
         "share": (length / length.sum(-1, keepdim=True)).sum(0),
-        "said": read.square().sum((0, 2)),
+        "z": read.square().sum((0, 2)),
         "lost": (read - back).square().sum((0, 2)),
-        "wrote": length.square().sum(0),
+        "write": length.square().sum(0),
         "added": total.square().sum(),
     }
     return found | _sliced(writes, out, read)
 
 
 def _sliced(writes: Float[Tensor, "n H M"], out: Float[Tensor, "n M"], read: Float[Tensor, "n H E"]) -> dict[str, Tensor]:
-    """What is in the h-th of H slices of the output, and how much of it is head h's."""
+    """The energy of the h-th of H slices of the output, and head h's share of it."""
     heads, width = read.shape[1:]
     if heads * width != out.shape[1]:
         return {name: torch.full((heads,), torch.nan, dtype=torch.float64) for name in ("removed", "own", "alike")}

@@ -1,4 +1,4 @@
-"""The negative control of induction: a decoder trained on repeats of a fixed length against one trained on lengths drawn anew."""
+"""The negative control of induction: a decoder trained on repeats of a fixed length, compared with one trained on random lengths."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from headwise.experiments.trained import stored_results as results
 
 
 def control() -> Mapping[str, Number]:
-    """For each way of training, the loss on what can be foretold, at the length that the control was trained on and at others; and where its heads look.
+    """For each training regime, the loss on predictable tokens and the induction weight of its heads, at the control's training length and at other lengths.
 
     Example:
         >>> found = control()
@@ -22,8 +22,8 @@ def control() -> Mapping[str, Number]:
         models = [model["by_length"] for model in found["models"] if model["kind"] == kind]
         for name, chosen in (("same length", {fixed}), ("other lengths", {row["length"] for row in models[0]} - {fixed})):
             for key, suffix, means, unit in (
-                ("loss", "", f"loss on foretold tokens; {found['chance']:.2f} by guessing", "nats"),
-                ("induction", ", weight", "largest mean weight of a head on the token behind the earlier self", "share"),
+                ("loss", "", f"loss on predictable tokens; {found['chance']:.2f} by chance", "nats"),
+                ("induction", ", weight", "largest mean weight of a head on the token after the previous occurrence", "share"),
             ):
                 values = [sum(row[key] for row in rows if row["length"] in chosen) / len(chosen) for rows in models]
                 numbers[f"{words}, {name}{suffix}"] = mean_over_seeds(values, means, unit)

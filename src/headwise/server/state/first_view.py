@@ -89,21 +89,34 @@ def store_first_view(state: AppState, cached: CachedRun) -> None:
     state.in_background(store())
 
 
-def store_first_view_of(run: "Run", text: str) -> None:
-    """Store the first view of a sample text that was run elsewhere, so that the page shows it at its first start."""
+def prepare_first_view(source: str) -> bool:
+    """Open a model, run the page's first sample text, and store the first view, so that the page shows it at its first start.
+
+    Args:
+        source: what `open_model` takes. Nothing is computed if its stored first view is still valid.
+
+    Returns:
+        Whether a valid first view is stored now; False if the model is not read from files, or they have changed meanwhile.
+    """
+    if first_view_cache.load(source) is not None:
+        return True
+    from headwise.models.loading.open_model import open_model
     from headwise.server.payloads.text_run import grid, run_facts, writes
     from headwise.server.payloads.weight_maps import thumbnails
 
-    model = run.model
-    if model is None or model.origin is None or text not in [one["text"] for one in TEXTS.values()]:
-        return
+    model, text = open_model(source), next(iter(TEXTS.values()))["text"]
+    if model.origin is None:
+        return False
+    run = model.run(text)
     facts = run_facts(model, run, text)
     first = facts["parts"][0]
     means = {"grid": grid} if first["writes_refused"] else {"grid": grid, "writes": writes}
     arrays = {name: compute(run, first["name"]) for name, compute in means.items()}
     view = FirstView(model_facts(model), text, facts, first["name"], arrays, thumbnails(run, first["name"], slice(0, first["layers"]), THUMBNAIL))
-    if not model.origin.changed():
-        first_view_cache.store(model.name, model.origin, view)
+    if model.origin.changed():
+        return False
+    first_view_cache.store(source, model.origin, view)
+    return first_view_cache.load(source) is not None
 
 
 def _all_thumbnails(cached: CachedRun, part: str) -> tuple[object, ...]:
