@@ -1,4 +1,4 @@
-"""Writes the pages and the picture that are made from the code: `make docs`. A test compares the pages with what this makes."""
+"""Generate the pages and the figure that come from the code: `make docs`. A test compares the pages with the output of this script."""
 
 import inspect
 import json
@@ -22,14 +22,14 @@ SENTENCE = "The cat sat on the mat because it was tired."
 
 
 def statistics_page() -> str:
-    """A section a statistic: its sentence, formula, unit and shape."""
+    """The page of statistics: one section for each, with its statement, formula and unit."""
     lines = [
         "# Statistics",
         "",
-        "Every number that headwise gives about a row of attention weights. `hw.attend(..., statistics=[...])` and `model.run(..., statistics=[...])` take",
-        'these names; "all" means every one that is not marked *by name only*. Exact, in memory that grows with the length and not with its square.',
+        'Every statistic of a row of attention weights. `hw.attend(..., statistics=[...])` and `model.run(..., statistics=[...])` take these names; "all"',
+        "means every one that is not marked *by name only*. All are exact, in memory linear in the length.",
         "",
-        "In the formulas w is a row of weights, p the position of its query, j a key. A row that sees no key gives NaN, and -1 for `peak`.",
+        "In the formulas w is a row of weights, p the position of its query, j a key. A row without visible keys gives NaN, and -1 for `peak`.",
         "",
         "Generated from `src/headwise/attention/statistics/`, one file each, by `make docs`.",
     ]
@@ -41,14 +41,14 @@ def statistics_page() -> str:
 
 
 def commands_page() -> str:
-    """A section a command: what it does, its arguments, its examples."""
+    """The page of commands: one section for each, with its description, arguments and examples."""
     lines = [
         "# Command line",
         "",
-        "`headwise COMMAND`, or `python -m headwise COMMAND`. Results go to standard output, waiting and errors to standard error. With `--json` all is JSON,",
-        'errors too: `{"error": {"kind", "message"}}`.',
+        "`headwise COMMAND`, or `python -m headwise COMMAND`. Results go to standard output, progress and errors to standard error. With `--json` all output",
+        'is JSON, including errors: `{"error": {"kind", "message"}}`.',
         "",
-        "Exit codes: 0 success; 1 a check failed; 2 the call is wrong, and one line says what to do; 70 headwise itself failed.",
+        "Exit codes: 0 success; 1 a check failed; 2 invalid usage, with one line that explains it; 70 an internal error of headwise.",
         "`--debug` shows the traceback of an error.",
         "",
         "Generated from `src/headwise/cli/`, one file a command, by `make docs`.",
@@ -84,7 +84,7 @@ def kills_data() -> str:
 
 
 def claims_of_demos() -> str:
-    """What `make claims` measured on the demo models, behind an introduction that a test runs."""
+    """The page of claims: an introduction, whose examples a test runs, then the results of `make claims` on the demo models."""
     models = {f"demo:{path.stem}": json.loads(path.read_text())["claims"] for path in sorted((HERE / "claims").glob("*.json"))}
     return (HERE / "claims" / "introduction.md").read_text() + "\n" + claims_page(models)
 

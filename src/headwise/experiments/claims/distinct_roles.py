@@ -169,7 +169,7 @@ def _summary(study: "Study", numbers: dict[str, Number]) -> str:
     tasks = len(study.roles.task)
     different, own = numbers["roles"].value, numbers["own_role"].value
     first = f"{certain} of {count.value:.0f} heads certainly have one of the {tasks} roles that could be tested"
-    first = f"{first} ({different:.0f} different roles; {own:.0f} heads share theirs with no other)" if certain else first
+    first = f"{first} ({different:.0f} different roles, {own:.0f} of them held by a single head)" if certain else first
     second = f"for {possible - certain} more a role cannot be ruled out" if possible > certain else "no other head can have one"
     third = f"{percent(gone.value)} of the heads ({least} to {most}) can be ablated together before {NEGLIGIBLE_TEXT[study.loss]}"
     return f"{first}; {second}. {third}. {percent(alike.value)} have a pattern similar to another head's."
