@@ -88,7 +88,7 @@ def test_what_was_measured_is_measured_again_only_when_asked_for(capsys, checkpo
         (["--texts", "none.txt"], "text must name a file that can be read after @, got '@none.txt' (No such file or directory). Check the path."),
         (["--png", "x.png"], "png must be of one claim, got all of them. Name one with --only."),
         (["--png", "x.png", "--only", "many", "--only", "unknown"], "png must be of one claim, got 2 of them. Name one with --only."),
-        (["--png", "x.png", "--only", "unknown", "--texts", "TEXTS"], "png must be of a claim with a picture, got 'unknown', which has none on this model."),
+        (["--png", "x.png", "--only", "unknown", "--texts", "TEXTS"], "png must be of a claim with a plot, got 'unknown', which has none on this model."),
         (["--png", "x.jpg", "--only", "many"], "png must name a file that ends in .png"),
         (["--csv", "none/x.csv"], "csv must name a file in a folder that exists"),
         (["--texts", "SHORT"], "Each text needs at least 8 tokens, got 2 in 'the cat'. Join it with another text, or leave it out."),
