@@ -79,7 +79,7 @@ def test_another_shape_is_another_matrix():
 
 @pytest.mark.parametrize("vague", [arb(1, 1e-20), arb("nan")])
 def test_what_is_not_known_well_enough_is_undecided(vague):
-    message = r"pi must be known to within 1e-25 to be judged, got .* at 53 bits\. Take more bits\."
+    message = r"pi must be known to within 1e-25 to be compared, got .* at 53 bits\. Use more bits\."
     with pytest.raises(Undecided, match=message):
         equal("pi", arb_mat([[vague]]), arb_mat([[1]]))
     with pytest.raises(Undecided, match=message):

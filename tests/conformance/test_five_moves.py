@@ -194,7 +194,7 @@ def test_an_attack_that_does_not_exist_is_refused():
 
 
 def test_too_few_bits_prove_nothing():
-    with precision(60), pytest.raises(Undecided, match=r"must be known to within 1e-25 to be judged, got .* at 60 bits\. Take more bits\."):
+    with precision(60), pytest.raises(Undecided, match=r"must be known to within 1e-25 to be compared, got .* at 60 bits\. Use more bits\."):
         [invariant.verdict(exact_trace(EXAMPLE, 2)) for invariant in invariants("exact").values()]
 
 

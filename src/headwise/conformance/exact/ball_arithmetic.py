@@ -1,8 +1,8 @@
-"""Ball arithmetic: every number is an interval that is known to hold the true value, however the computation rounds.
+"""Ball arithmetic: every number is an interval known to contain the true value, however the computation rounds.
 
-Numbers come in exactly (floats and fractions are rationals) and every step widens the interval by what it may have lost.
-Intervals that don't meet are numbers that differ: a proof. Intervals that meet and are narrower than 1e-25 leave no room
-for another difference: that is what is called equal here, and the bound says how much room is left.
+Inputs are exact (floats and fractions are rational numbers), and every step widens the interval by its possible rounding
+error. Disjoint intervals prove that two numbers differ. Overlapping intervals narrower than 1e-25 are called equal here,
+and the reported bound is the largest difference that remains possible.
 
 References: Johansson 2017, "Arb: efficient arbitrary-precision midpoint-radius interval arithmetic".
 """
@@ -22,18 +22,18 @@ from headwise.errors import Undecided
 
 BITS = 128
 NARROW = 1e-25
-_ONE_AT_A_TIME = RLock()
+_PRECISION_LOCK = RLock()
 
 
 @contextmanager
 def precision(bits: int = BITS) -> Iterator[None]:
-    """Work with so many bits inside. They are one number for all of flint, so threads wait for each other."""
-    with _ONE_AT_A_TIME, flint.ctx.workprec(bits):
+    """Set the precision of flint inside the block. The setting is global to flint, so threads take turns."""
+    with _PRECISION_LOCK, flint.ctx.workprec(bits):
         yield
 
 
 def exact(numbers: Float[Tensor, "rows columns"] | Sequence[Sequence[float]]) -> fmpq_mat:
-    """A matrix of the rationals that these floats are.
+    """Return a matrix of the exact rational values of these floats.
 
     Example:
         >>> exact([[0.5, -0.75]])
@@ -44,7 +44,7 @@ def exact(numbers: Float[Tensor, "rows columns"] | Sequence[Sequence[float]]) ->
 
 
 def enclose(numbers: fmpq_mat | Float[Tensor, "rows columns"]) -> arb_mat:
-    """A matrix of balls around these numbers: of radius 0 around floats, one rounding wide around other rationals."""
+    """Return a matrix of balls around these numbers: radius 0 for floats, one rounding error for other rationals."""
     if isinstance(numbers, Tensor):
         return arb_mat(numbers.shape[0], numbers.shape[1], numbers.double().flatten().tolist())
     return arb_mat(numbers)
@@ -56,9 +56,9 @@ def dot(a: Sequence[arb], b: Sequence[arb]) -> arb:
 
 
 def softmax(scores: Sequence[arb | None], sink: arb | None = None) -> list[arb]:
-    """e^s / Σ e^s of a row; None is a hidden key, of weight 0. All 0 where there is nothing to see.
+    """Softmax of one row; None is a hidden key, with weight 0. All weights are 0 if no key is visible.
 
-    Balls have room for any exponent, so that nothing needs to be subtracted first.
+    Balls have unbounded exponents, so the maximum need not be subtracted first.
 
     Example:
         >>> [weight.str(5, radius=False) for weight in softmax([arb(3), None, arb(3)])]
@@ -70,51 +70,51 @@ def softmax(scores: Sequence[arb | None], sink: arb | None = None) -> list[arb]:
 
 
 def row(matrix: arb_mat, index: int) -> list[arb]:
-    """One row as a list."""
+    """Return one row as a list."""
     return [matrix[index, column] for column in range(matrix.ncols())]
 
 
 def matrix(rows: Sequence[Sequence[arb]]) -> arb_mat:
-    """Rows as one matrix."""
+    """Stack rows into a matrix."""
     return arb_mat([list(numbers) for numbers in rows])
 
 
 def side_by_side(parts: Sequence[arb_mat]) -> arb_mat:
-    """Matrices of equal height as one."""
+    """Concatenate matrices with equally many rows along their columns."""
     return matrix([[number for part in parts for number in row(part, index)] for index in range(parts[0].nrows())])
 
 
 def floats(numbers: arb_mat | fmpq_mat) -> list[list[float]]:
-    """The nearest floats, to be shown."""
+    """Return the midpoints as floats, for display."""
     return [[float(arb(number).mid()) for number in line] for line in numbers.tolist()]
 
 
 def widest(numbers: arb_mat) -> float:
-    """The largest radius, rounded up."""
+    """Return the largest radius, rounded up."""
     return max((_up(number.rad()) for number in numbers.entries()), default=0.0)
 
 
 def equal(what: str, one: arb_mat, other: arb_mat) -> Residual:
-    """Two matrices are the same, or they are not: proved either way.
+    """Prove that two matrices are equal, or that they are not.
 
     Raises:
-        Undecided: the intervals meet, but are too wide to say more.
+        Undecided: the intervals overlap but are too wide to decide.
     """
     shapes = [(m.nrows(), m.ncols()) for m in (one, other)]
     if shapes[0] != shapes[1]:
         return Residual(f"{what}: shapes {shapes[0]} and {shapes[1]}", False, "≥", math.inf)
-    gaps = [x - y for x, y in zip(one.entries(), other.entries(), strict=True)]
-    apart = max((_down(gap.abs_lower()) for gap in gaps), default=0.0)
-    if any(not gap.contains(0) for gap in gaps):
-        return Residual(what, False, "≥", apart)
+    differences = [x - y for x, y in zip(one.entries(), other.entries(), strict=True)]
+    distance = max((_down(difference.abs_lower()) for difference in differences), default=0.0)
+    if any(not difference.contains(0) for difference in differences):
+        return Residual(what, False, "≥", distance)
     width = max(widest(one), widest(other))
     if not width < NARROW:
-        raise Undecided(f"{what} must be known to within {NARROW:g} to be judged, got {width:.1g} at {flint.ctx.prec} bits. Take more bits.")
-    return Residual(what, True, "≤", max((_up(gap.abs_upper()) for gap in gaps), default=0.0))
+        raise Undecided(f"{what} must be known to within {NARROW:g} to be compared, got {width:.1g} at {flint.ctx.prec} bits. Use more bits.")
+    return Residual(what, True, "≤", max((_up(difference.abs_upper()) for difference in differences), default=0.0))
 
 
 def differ(what: str, one: arb_mat, other: arb_mat) -> Residual:
-    """Two matrices are not the same somewhere, or they are: proved either way.
+    """Prove that two matrices differ somewhere, or that they are equal.
 
     Raises:
         Undecided: as `equal`.

@@ -1,51 +1,51 @@
-"""`certify`: the true error of an attention's numbers, proved, in units of the last place.
+"""`certify`: a proved bound on the error of an attention's results, in units in the last place (ulp).
 
-The floats that are given are rationals. From these, scores, weights, lse and output of a row are enclosed by ball
-arithmetic: intervals that hold the true value whatever was rounded on the way. How far an implementation is off is then
-known, not estimated against another float.
+Floats are rational numbers. Starting from them, the scores, weights, log-sum-exp (lse) and output of a row are enclosed by
+ball arithmetic: intervals that contain the true value whatever was rounded on the way. The error of an implementation is
+then known, not estimated from another floating-point result.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from flint import arb, arb_mat
 
+from headwise.attention.attend import Window
 from headwise.attention.call import Attended
 from headwise.axes import Float, Int, Key, Query, Tensor, Value
 from headwise.conformance.exact.ball_arithmetic import BITS, enclose, precision, row
 from headwise.conformance.problems.problem import Problem
 from headwise.errors import ArgumentError, ArgumentTypeError, ShapeError
 
-LEAST_BITS = 53  # fewer than the floats have would enclose nothing
+LEAST_BITS = 53  # float64 itself has 53: with fewer, the inputs are not represented exactly
 
 
 @dataclass(frozen=True, eq=False)
 class Enclosure:
-    """Numbers that are known to lie between `low` and `high`, in float64, rounded outwards."""
+    """Numbers known to lie between `low` and `high`, in float64, rounded outwards."""
 
     low: Float[Tensor, "..."]
     high: Float[Tensor, "..."]
 
     @property
     def width(self) -> float:
-        """The widest interval; two neighbouring floats are as close as float64 can say."""
-        gaps = (self.high - self.low).flatten()
-        return float(gaps[gaps.isfinite()].max()) if gaps.isfinite().any() else 0.0
+        """The width of the widest interval; at best the distance between two neighbouring float64 numbers."""
+        widths = (self.high - self.low).flatten()
+        return float(widths[widths.isfinite()].max()) if widths.isfinite().any() else 0.0
 
 
 @dataclass(frozen=True)
 class TrueError:
-    """How far given numbers are from the true ones, at most, in units of the last place of their dtype.
+    """An upper bound on the distance of given results from the true ones, in units in the last place of their dtype.
 
     Attributes:
-        output: a unit is the spacing of floats at Σ_j w_j·|v_j|, the size of what is added up: a sum that cancels is not
-            blamed for it.
-        lse: a unit is the spacing at |lse|, or at 1 where that is smaller.
-        at: (batch row, head, query) of the worst output.
+        output: the unit is the spacing of floats at Σ_j w_j·|v_j|, the magnitude of the terms: cancellation in the sum does
+            not enlarge the error.
+        lse: the unit is the spacing at |lse|, or at 1 if |lse| is smaller.
+        at: (batch row, head, query) of the largest error of the output.
     """
 
     output: float
@@ -55,11 +55,11 @@ class TrueError:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Rows with everything about them enclosed.
+    """Enclosures of the weights, lse and output of chosen rows.
 
     Attributes:
-        rows: (batch row, head, query) of each.
-        bits: of the ball arithmetic.
+        rows: (batch row, head, query) of each row.
+        bits: precision of the ball arithmetic.
     """
 
     rows: tuple[tuple[int, int, int], ...]
@@ -73,75 +73,101 @@ class Certificate:
 
     @cached_property
     def output(self) -> Enclosure:
-        """What the head says in each row, [n, E]."""
+        """Output of the head in each row, [n, E]."""
         return _outward([row(self._output, index) for index in range(self._output.nrows())], self._output.ncols())
 
     @cached_property
     def lse(self) -> Enclosure:
-        """Of each row, with the sink, [n]."""
+        """Log-sum-exp of each row, including the sink, [n]."""
         found = _outward([[number] for number in self._lse], 1)
         return Enclosure(found.low[:, 0], found.high[:, 0])
 
     @cached_property
     def weights(self) -> Enclosure:
-        """Of each row, [n, S]; exactly 0 where hidden."""
+        """Weights of each row, [n, S]; exactly 0 at hidden keys."""
         with precision(self.bits):
-            none = arb(0)
+            zero = arb(0)
             shares = [
-                [mass[key] * inverse if key in mass else none for key in range(self._keys)] for mass, inverse in zip(self._masses, self._inverse, strict=True)
+                [mass[key] * inverse if key in mass else zero for key in range(self._keys)] for mass, inverse in zip(self._masses, self._inverse, strict=True)
             ]
         return _outward(shares, self._keys)
 
     def error(self, attended: Attended | Float[Tensor, "B H T E"]) -> TrueError:
-        """The largest error of these rows in what an implementation gave: an `Attended`, or an output [B, H, T, E].
+        """Bound the error of an implementation over these rows, given its `Attended` or its output [B, H, T, E].
 
         Raises:
-            ShapeError: the output has no such rows.
-            ArgumentTypeError: it is no tensor.
+            ShapeError: the output does not contain the certified rows.
+            ArgumentTypeError: the argument is neither an `Attended` nor a tensor.
         """
         if not isinstance(attended, Attended | Tensor):
-            raise ArgumentTypeError(f"attended must be what attend gives or a tensor [B, H, T, E], got {type(attended).__name__}. Pass torch.as_tensor of it.")
+            raise ArgumentTypeError(
+                f"attended must be the result of attend or a tensor [B, H, T, E], got {type(attended).__name__}. Convert it with torch.as_tensor."
+            )
         output, lse = (attended.output, attended.lse) if isinstance(attended, Attended) else (attended, None)
-        self._fits(output)
+        self._require_rows(output)
         given = torch.stack([output[place] for place in self.rows]) if self.rows else output.new_zeros(0, self._output.ncols())
         unit = spacing(self._size, output.dtype)
         with precision(self.bits):
-            off = [[_above(true - arb(float(x))) for true, x in zip(row(self._output, n), numbers, strict=True)] for n, numbers in enumerate(given)]
-            ulps = torch.tensor(off, dtype=torch.float64).reshape(given.shape) / unit
-            of_lse = None if lse is None else max((_lse_error(true, lse[place]) for true, place in zip(self._lse, self.rows, strict=True)), default=0.0)
+            errors = [[_upper_bound(true - arb(float(x))) for true, x in zip(row(self._output, n), numbers, strict=True)] for n, numbers in enumerate(given)]
+            ulps = torch.tensor(errors, dtype=torch.float64).reshape(given.shape) / unit
+            lse_error = None if lse is None else max((_lse_error(true, lse[place]) for true, place in zip(self._lse, self.rows, strict=True)), default=0.0)
         ulps = ulps.nan_to_num(nan=math.inf)
         if not ulps.numel():
-            return TrueError(0.0, of_lse, None)
+            return TrueError(0.0, lse_error, None)
         worst = int(ulps.flatten().argmax())
-        return TrueError(float(ulps.flatten()[worst]), of_lse, self.rows[worst // ulps.shape[1]])
+        return TrueError(float(ulps.flatten()[worst]), lse_error, self.rows[worst // ulps.shape[1]])
 
-    def _fits(self, output: Tensor) -> None:
-        reach = [max((place[axis] for place in self.rows), default=-1) for axis in range(3)]
-        if output.dim() != 4 or output.shape[3] != self._output.ncols() or any(at >= have for at, have in zip(reach, output.shape, strict=False)):
-            raise ShapeError(f"output must be [B, H, T, {self._output.ncols()}] and hold the certified rows, got {list(output.shape)}. Pass the whole output.")
+    def _require_rows(self, output: Tensor) -> None:
+        last = [max((place[axis] for place in self.rows), default=-1) for axis in range(3)]
+        if output.dim() != 4 or output.shape[3] != self._output.ncols() or any(at >= have for at, have in zip(last, output.shape, strict=False)):
+            raise ShapeError(
+                f"output must be [B, H, T, {self._output.ncols()}] and contain the certified rows, got {list(output.shape)}. Pass the whole output."
+            )
 
 
 def certify(
-    query: Query, key: Key, value: Value, *, rows: int | Sequence[tuple[int, int, int]] = 64, heads: int = 1, bits: int = BITS, **options: Any
+    query: Query,
+    key: Key,
+    value: Value,
+    *,
+    rows: int | Sequence[tuple[int, int, int]] = 64,
+    heads: int = 1,
+    bits: int = BITS,
+    causal: bool = False,
+    query_offset: int | Sequence[int] | Tensor | None = None,
+    window: Window | None = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink: Tensor | None = None,
 ) -> Certificate:
-    """Enclose chosen rows of an attention from the exact values of the floats given: 64 rows of 4,096 keys in a second or two.
+    """Enclose chosen rows of an attention, computed from the exact values of the given floats.
 
-    Rows are chosen by rule: `heads` pairs of batch row and head, evenly spaced over all pairs from the first to the last,
-    and in each `rows / heads` queries, evenly spaced from the first to the last.
+    A number of rows is distributed evenly: `heads` pairs of batch row and head, spaced from the first pair to the last, and
+    in each pair `rows / heads` queries, spaced from the first to the last. 64 rows of 4,096 keys take a second or two.
 
     Args:
         query: [B, H, T, D], as for `attend`.
         key: [B, G, S, D].
         value: [B, G, S, E].
-        rows: how many, or which: (batch row, head, query) of each.
-        heads: over how many pairs of batch row and head to spread them; each costs another reading of its keys.
-        bits: of the ball arithmetic.
-        options: what `attend` takes and changes the result: causal, query_offset, window, mask, bias, scale, softcap, sink.
+        rows: how many rows, or which: (batch row, head, query) of each.
+        heads: the number of pairs of batch row and head to distribute the rows over; each pair encloses its keys again.
+        bits: precision of the ball arithmetic.
+        causal: as for `attend`, like the arguments that follow.
+        query_offset: position of the first query.
+        window: number of visible keys.
+        mask: broadcastable to [B, H, T, S], True where the query may attend.
+        bias: broadcastable to [B, H, T, S], added to the scores.
+        scale: factor of the scores; 1/√D if None.
+        softcap: bound of the scores, by cap·tanh(score / cap).
+        sink: [H], one more score in each row's softmax, without a value.
 
     Raises:
-        ArgumentError: rows that do not exist, an option that is none or no number, too few bits, numbers that are not finite in what is seen.
-        ArgumentTypeError: what is no tensor.
-        ShapeError: tensors that do not fit together.
+        ArgumentError: a row that does not exist, a scale or softcap that is not a usable number, too few bits, or visible
+            inputs that are not finite.
+        ArgumentTypeError: query, key or value is not a tensor.
+        ShapeError: the tensors do not match each other.
 
     References:
         Johansson 2017, "Arb: efficient arbitrary-precision midpoint-radius interval arithmetic".
@@ -153,8 +179,21 @@ def certify(
         ([0.119202922022118, 0.880797077977882], True)
     """
     if bits < LEAST_BITS:
-        raise ArgumentError(f"bits must be at least {LEAST_BITS}, got {bits}. {BITS} are enough for most.")
-    problem = _problem(query, key, value, options)
+        raise ArgumentError(f"bits must be at least {LEAST_BITS}, got {bits}. {BITS} suffice for most uses.")
+    _require_inputs(query, key, value, scale, softcap)
+    problem = Problem(
+        query.detach(),
+        key.detach(),
+        value.detach(),
+        causal=causal,
+        query_offset=query_offset,
+        window=window,
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        sink=sink,
+    )
     places = _places(rows, heads, problem.shape)
     masses, inverses, lses, outputs, sizes = [], [], [], [], []
     with precision(bits):
@@ -166,30 +205,24 @@ def certify(
                 whole.extend(new)
     order = [place for pair in dict.fromkeys(place[:2] for place in places) for place in places if place[:2] == pair]
     width = value.shape[3]
-    said = arb_mat(len(outputs), width, [number for numbers in outputs for number in numbers])
+    output = arb_mat(len(outputs), width, [number for numbers in outputs for number in numbers])
     size = torch.stack(sizes) if sizes else torch.zeros(0, width, dtype=torch.float64)
-    return Certificate(tuple(order), bits, masses, inverses, lses, said, size, key.shape[2])
+    return Certificate(tuple(order), bits, masses, inverses, lses, output, size, key.shape[2])
 
 
-def _problem(query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any]) -> Problem:
-    known = ("causal", "query_offset", "window", "mask", "bias", "scale", "softcap", "sink")
-    strange = [name for name in options if name not in known]
-    if strange:
-        raise ArgumentError(f"options must be among {', '.join(known)}, got {strange[0]!r}. Leave it out: it does not change the result.")
+def _require_inputs(query: Tensor, key: Tensor, value: Tensor, scale: float | None, softcap: float | None) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor):
-            raise ArgumentTypeError(f"{name} must be a tensor, got {type(tensor).__name__}. Pass torch.as_tensor of it.")
-    apart = query.dim() != 4 or key.dim() != 4 or value.dim() != 4 or key.shape[1] == 0 or query.shape[1] % key.shape[1]
-    if apart or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or key.shape[:3] != value.shape[:3]:
+            raise ArgumentTypeError(f"{name} must be a tensor, got {type(tensor).__name__}. Convert it with torch.as_tensor.")
+    mismatched = query.dim() != 4 or key.dim() != 4 or value.dim() != 4 or key.shape[1] == 0 or query.shape[1] % key.shape[1]
+    if mismatched or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or key.shape[:3] != value.shape[:3]:
         raise ShapeError(
             f"query, key and value must be [B, H, T, D], [B, G, S, D] and [B, G, S, E], got {[list(x.shape) for x in (query, key, value)]}. See attend."
         )
-    scale, softcap = options.get("scale"), options.get("softcap")
     if scale is not None and not math.isfinite(scale):
         raise ArgumentError(f"scale must be a finite number, got {scale}. Leave it out for 1/√D.")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
         raise ArgumentError(f"softcap must be a positive number, got {softcap}. Leave it out for none.")
-    return Problem(query.detach(), key.detach(), value.detach(), **options)
 
 
 def _places(rows: int | Sequence[tuple[int, int, int]], heads: int, shape: tuple[int, int, int, int]) -> list[tuple[int, int, int]]:
@@ -209,13 +242,13 @@ def _places(rows: int | Sequence[tuple[int, int, int]], heads: int, shape: tuple
 
 
 def _spread(length: int, count: int) -> list[int]:
-    """So many of `length` places, evenly, with both ends."""
+    """`count` indices out of `length`, evenly spaced, including both ends."""
     count = min(count, length)
     return [] if count == 0 else [0] if count == 1 else [round(index * (length - 1) / (count - 1)) for index in range(count)]
 
 
 def _rows_of(problem: Problem, batch: int, head: int, queries: Int[Tensor, " n"]) -> Problem:
-    """Some queries of one head, each as a batch row of its own: a query, all keys."""
+    """Some queries of one head, each as its own batch row with one query and all keys."""
     n, group = len(queries), head // (problem.query.shape[1] // problem.key.shape[1])
     keys = problem.key.shape[2]
     offset = keys - problem.query.shape[2] if problem.query_offset is None else problem.query_offset
@@ -236,39 +269,43 @@ def _rows_of(problem: Problem, batch: int, head: int, queries: Int[Tensor, " n"]
 
 
 def _enclosed(part: Problem) -> tuple[list[dict[int, arb]], list[arb], list[arb], list[list[arb]], list[Tensor]]:
-    """Masses e^s, one over their sum, lse and output of each row, and the size of what its output adds up."""
-    seen = part.visible()[:, 0, 0]
-    used = seen.any(0).nonzero()[:, 0]
+    """Masses e^s, the inverse of their sum, lse and output of each row, and the magnitude of the terms of its output."""
+    visible = part.visible()[:, 0, 0]
+    used = visible.any(0).nonzero()[:, 0]
     q, k, v = part.query[:, 0, 0], part.key[0, 0, used], part.value[0, 0, used]
-    added = [] if part.bias is None else [part.bias[:, 0, 0][seen]]
+    added = [] if part.bias is None else [part.bias[:, 0, 0][visible]]
     if not all(bool(x.isfinite().all()) for x in (q, k, v, *added)):
-        raise ArgumentError("query, and the keys, values and bias that it sees, must be finite, got NaN or inf. Choose other rows.")
+        raise ArgumentError("query, and the keys, values and bias visible to it, must be finite, got NaN or inf. Choose other rows.")
 
     lines = _scores(part, enclose(q), enclose(k.T.contiguous()), used) if len(used) else [[] for _ in q]
     places = used.tolist()
-    visible = seen[:, used].tolist()
-    kept = [[score.exp() if see else arb(0) for score, see in zip(line, view, strict=True)] for line, view in zip(lines, visible, strict=True)]
+    allowed_keys = visible[:, used].tolist()
+    exponentials = [
+        [score.exp() if allowed else arb(0) for score, allowed in zip(line, view, strict=True)] for line, view in zip(lines, allowed_keys, strict=True)
+    ]
     sink = arb(0) if part.sink is None else arb(float(part.sink[0])).exp()
-    totals = [sum(line, sink) for line in kept]
-    said = (arb_mat(kept) * enclose(v.contiguous())).tolist() if len(used) else arb_mat(len(q), v.shape[1]).tolist()
+    totals = [sum(line, sink) for line in exponentials]
+    outputs = (arb_mat(exponentials) * enclose(v.contiguous())).tolist() if len(used) else arb_mat(len(q), v.shape[1]).tolist()
     inverses = [arb(0) if total.is_zero() else 1 / total for total in totals]
     lses = [arb.neg_inf() if total.is_zero() else total.log() for total in totals]
-    masses = [dict(zip(places, line, strict=True)) for line in kept]
-    said = [[number * inverse for number in line] for line, inverse in zip(said, inverses, strict=True)]
-    near = [[float(mass * inverse) for mass in line] for line, inverse in zip(kept, inverses, strict=True)]
-    sizes = torch.tensor(near, dtype=torch.float64).reshape(len(kept), len(used)) @ v.double().abs()  # the unit of the error: it needs no proof
-    return masses, inverses, lses, said, list(sizes)
+    masses = [dict(zip(places, line, strict=True)) for line in exponentials]
+    outputs = [[number * inverse for number in line] for line, inverse in zip(outputs, inverses, strict=True)]
+    weights = [[float(mass * inverse) for mass in line] for line, inverse in zip(exponentials, inverses, strict=True)]
+    sizes = (
+        torch.tensor(weights, dtype=torch.float64).reshape(len(exponentials), len(used)) @ v.double().abs()
+    )  # only the unit of the error: needs no enclosure
+    return masses, inverses, lses, outputs, list(sizes)
 
 
 def _scores(part: Problem, q: arb_mat, k: arb_mat, used: Int[Tensor, " used"]) -> list[list[arb]]:
-    """What the softmax would see of each row and key: scale, cap, bias."""
+    """Scores of each row and key before the softmax: scaled, capped, with the bias added."""
     scale = arb(part.query.shape[3]).rsqrt() if part.scale is None else arb(float(part.scale))
     lines = (q * k * scale).tolist()
     if part.softcap is not None:
         cap = arb(float(part.softcap))
         lines = [[(score / cap).tanh() * cap for score in line] for line in lines]
     if part.bias is not None:
-        bias = part.bias[:, 0, 0, used].double().nan_to_num(0, 0, 0).tolist()  # -inf hides: its score is not used
+        bias = part.bias[:, 0, 0, used].double().nan_to_num(0, 0, 0).tolist()  # -inf hides the key: its score is not used
         lines = [[score + arb(extra) for score, extra in zip(line, extras, strict=True)] for line, extras in zip(lines, bias, strict=True)]
     return lines
 
@@ -279,19 +316,19 @@ def _outward(numbers: Sequence[Sequence[arb]], width: int) -> Enclosure:
     return Enclosure(*(torch.tensor(side, dtype=torch.float64).reshape(len(numbers), width) for side in (low, high)))
 
 
-def _above(gap: arb) -> float:
-    """At least |gap|; NaN where the number given was none."""
-    return math.nextafter(float(gap.abs_upper()), math.inf) if not gap.is_zero() else 0.0
+def _upper_bound(difference: arb) -> float:
+    """A float not below |difference|; NaN if the given number was NaN."""
+    return math.nextafter(float(difference.abs_upper()), math.inf) if not difference.is_zero() else 0.0
 
 
 def _lse_error(true: arb, given: Tensor) -> float:
     if not true.is_finite() or not bool(given.isfinite()):
         return 0.0 if float(true) == float(given) else math.inf
     unit = spacing(torch.tensor(max(abs(float(true.mid())), 1.0), dtype=torch.float64), given.dtype)
-    return _above(true - arb(float(given))) / float(unit)
+    return _upper_bound(true - arb(float(given))) / float(unit)
 
 
 def spacing(size: Float[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
-    """The distance between neighbouring floats of a dtype around numbers of this size."""
+    """Return the distance between neighbouring floats of a dtype at numbers of this magnitude."""
     info = torch.finfo(dtype)
     return torch.exp2(torch.floor(torch.log2(size.clamp(min=info.tiny)))) * info.eps

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from headwise.conformance.kill_matrix import KillMatrix, Row
 
 STYLES = {"●": "bold red", "○": "red", "!": "bold yellow reverse", "·": "dim", " ": ""}
-KEY = "● caught by whom it names   ○ caught by others too   · held   ! not as it should be   (blank: says nothing about it)"
+KEY = "● detected, as required   ○ also detected   · not detected   ! missed, or a false alarm   (blank: does not apply)"
 
 
 def matrix_lines(matrix: "KillMatrix") -> Iterator[RenderableType]:
-    """A line an attack, a column an invariant, and what it comes to."""
+    """Yield one line per mutation with a column per invariant, the key and the summary."""
     header = " ".join(f"{code:>3}" for code in matrix.codes.values())
     width = max(len(row_name(row)) for row in matrix.rows)
     yield Text(f"{'':{width}}  {header}", "bold", no_wrap=True)
@@ -29,34 +29,37 @@ def matrix_lines(matrix: "KillMatrix") -> Iterator[RenderableType]:
 
 
 def row_lines(matrix: "KillMatrix") -> Iterator[RenderableType]:
-    """What each invariant saw first, for a few attacks."""
+    """Yield what each invariant reported first, for a few mutations."""
     for row in matrix.rows:
         yield Text.assemble((row_name(row), "bold"), f"  {row.description}")
         table = Table(box=None, pad_edge=False, show_header=False)
         for name in matrix.codes:
             if name in row.detected or name in row.required:
                 mark = matrix.mark(row, name)
-                table.add_row(Text(mark, STYLES[mark]), matrix.codes[name], name, row.detected.get(name, "did not see it"))
+                table.add_row(Text(mark, STYLES[mark]), matrix.codes[name], name, row.detected.get(name, "did not detect it"))
         yield table
     yield verdict(matrix)
 
 
 def verdict(matrix: "KillMatrix") -> Text:
-    """One line."""
-    attacks = sum(bool(row.required) for row in matrix.rows)
+    """Summarize the matrix in one line."""
+    mutations = sum(bool(row.required) for row in matrix.rows)
     if matrix.complete:
-        rest = len(matrix.rows) - attacks
-        return Text(f"{attacks} of {attacks} caught by all whom they name" + (f"; {rest} that are no fault accused by nobody." if rest else "."), "bold green")
-    return Text("Not as it should be: " + "; ".join(row_name(row) for row in matrix.unexpected) + ".", "bold red")
+        rest = len(matrix.rows) - mutations
+        return Text(
+            f"{mutations} of {mutations} mutations detected by every required invariant" + (f"; no false alarm on {rest} controls." if rest else "."),
+            "bold green",
+        )
+    return Text("Missed, or a false alarm: " + "; ".join(row_name(row) for row in matrix.unexpected) + ".", "bold red")
 
 
 def row_name(row: "Row") -> str:
-    """The attack, and how it is told."""
+    """Name of the mutation, with its variant if it has several."""
     return f"{row.mutation}: {row.variant}" if row.variant else row.mutation
 
 
 def page(matrix: "KillMatrix") -> str:
-    """The matrix in Markdown: a section for the invariants, one for the table, one for the lies."""
+    """Format the matrix in Markdown: the invariants, the table, and the mutations."""
     from headwise.catalog import entries
     from headwise.conformance.kill_matrix import UNMUTATED
     from headwise.conformance.mutations.mutation import mutations
@@ -66,21 +69,21 @@ def page(matrix: "KillMatrix") -> str:
     lines = [
         "# Kill matrix",
         "",
-        "Every attack on attention that headwise knows, against every invariant that it keeps. An attack is a lie told at one step of our own implementation;",
-        "an invariant looks at answers only, and compares them with one another or with an oracle that shares no code with them.",
+        "Every mutation against every invariant. A mutation changes one step of headwise's own implementation into a known fault;",
+        "an invariant sees results only, and compares them with each other or with an oracle that shares no code with the implementation.",
         "",
-        f"{verdict(matrix).plain} Controls (faults that are none) and our own engine stand at the end of the table.",
+        f"{verdict(matrix).plain} The controls (harmless changes, and headwise unchanged) are at the end of the table.",
         "",
-        "`headwise attack` makes the table anew, `headwise attack NAME` shows what each invariant saw.",
+        "`headwise attack` recomputes the table, `headwise attack NAME` shows what each invariant reported.",
         "Generated from `src/headwise/conformance/` by `make docs`.",
         "",
         "## Invariants",
         "",
-        "| code | invariant | what holds |",
+        "| code | invariant | statement |",
         "| --- | --- | --- |",
         *(f"| {code} | `{name}` | {statements[name]} |" for name, code in matrix.codes.items()),
         "",
-        "## Attacks × invariants",
+        "## Mutations × invariants",
         "",
         KEY,
         "",
@@ -88,9 +91,9 @@ def page(matrix: "KillMatrix") -> str:
         *(line.plain.rstrip() for line in matrix_lines(matrix) if isinstance(line, Text) and line.plain != KEY and line.plain != verdict(matrix).plain),
         "```",
         "",
-        "## The lies",
+        "## Mutations",
         "",
-        "| attack | what is claimed | where the like happened |",
+        "| mutation | description | reported in |",
         "| --- | --- | --- |",
     ]
     known = {row.mutation: row for row in matrix.rows if row.mutation != UNMUTATED}
@@ -99,7 +102,7 @@ def page(matrix: "KillMatrix") -> str:
 
 
 def as_data(matrix: "KillMatrix") -> dict[str, Any]:
-    """The matrix as the page reads it: what each invariant says, and of each row whether it is an attack, a control or our own engine."""
+    """The matrix as data for the page: the invariants, and for each row whether it is a mutation, a control or headwise itself."""
     from headwise.catalog import entries
 
     statements = {name: entry.statement for name, entry in entries("headwise.conformance.invariants").items()}
@@ -127,13 +130,13 @@ def as_data(matrix: "KillMatrix") -> dict[str, Any]:
     }
 
 
-def data_of_page(words: str) -> dict[str, Any]:
-    """What `as_data` gives, read from the page that `page` wrote: but for what each invariant saw first."""
+def data_of_page(markdown: str) -> dict[str, Any]:
+    """Read the data of `as_data` from the page that `page` wrote, without the first reports of the invariants."""
     from headwise.catalog import entries
 
     invariants, attacks = entries("headwise.conformance.invariants"), entries("headwise.conformance.mutations")
-    names = re.findall(r"^\| \S+ \| `(\w+)` \|", words.split("## Invariants")[1].split("## Attacks")[0], re.MULTILINE)
-    header, *lines = words.split("```text\n")[1].split("\n```")[0].splitlines()
+    names = re.findall(r"^\| \S+ \| `(\w+)` \|", markdown.split("## Invariants")[1].split("## Mutations")[0], re.MULTILINE)
+    header, *lines = markdown.split("```text\n")[1].split("\n```")[0].splitlines()
     width = len(header) - len(header.lstrip()) - (3 - len(header.split()[0]))
     rows = []
     for line in lines:
@@ -165,6 +168,6 @@ def _row_of(attack: str, told: str, marks: dict[str, str], entry: Any) -> dict[s
 
 
 def link(thread: str) -> str:
-    """owner/name#number as a link."""
+    """Format owner/name#number as a link."""
     place, _, number = thread.partition("#")
     return f"[{thread}](https://github.com/{place}/issues/{number})"

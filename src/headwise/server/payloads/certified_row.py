@@ -27,8 +27,9 @@ def certify_row(run: "Run", place: "Place", head: int, query: int) -> dict[str, 
     row, all_keys = slice(query, query + 1), slice(0, place.keys)
     allowed = visible_keys(call, place.queries, place.keys).tile(row, all_keys)
     bias = None if call.bias is None else tile_of(call.bias, row, all_keys)
-    options = {"scale": call.scale, "softcap": call.softcap, "sink": call.sink, "mask": allowed, "bias": bias}
-    certificate = certify(queries[:, :, row], key, key[..., :1], rows=[(0, 0, 0)], **options)
+    certificate = certify(
+        queries[:, :, row], key, key[..., :1], rows=[(0, 0, 0)], mask=allowed, bias=bias, scale=call.scale, softcap=call.softcap, sink=call.sink
+    )
     shown = run.weights(place.layer, head, row, all_keys, part=place.part)[0]
     weights, low, high = shown.double(), certificate.weights.low[0], certificate.weights.high[0]
     error = torch.maximum((weights - low).abs(), (weights - high).abs())
