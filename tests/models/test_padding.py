@@ -54,8 +54,8 @@ def check(hf, side, decoder=False):
     with torch.no_grad():
         try:
             one, other = hf(**alone)[0], hf(**given)[0]
-        except (RuntimeError, ValueError, TypeError, IndexError):
-            return None  # it takes no text of this length
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+            return None  # it takes no text alone, or none of this length
     if one.dim() != 3 or other.shape[1] not in (one.shape[1], one.shape[1] + PADDING):
         return None
     other = other[:, tokens] if other.shape[1] == one.shape[1] + PADDING else other
@@ -86,10 +86,17 @@ def test_a_padded_text_has_the_statistics_of_the_text_alone(name, side):
     assert compared >= len(NAMES)
 
 
+# Their pooled output is that of a token of padding, whose row sees nothing: the model spreads it over all keys, a run leaves it empty, and the proof says so.
+POOLS_PADDING = pytest.mark.xfail(strict=True, reason="a row that sees nothing is uniform in the model and empty in a run", raises=AssertionError)
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", [name for name in known() if takes_a_mask(name) and name not in QUICK])
-def test_every_type_that_takes_a_mask(name, side):
+def test_every_type_that_takes_a_mask(name, side, request):
+    if side == "left" and name in ("clip_text_model", "clipseg_text_model", "metaclip_2_text_model"):
+        request.applymarker(POOLS_PADDING)
     hf = build(name)[0]
     if "attention_mask" not in signature(hf.forward).parameters:
         pytest.skip(f"{name} takes no mask")
@@ -139,7 +146,7 @@ def test_received_is_summed_in_blocks(monkeypatch):
     torch.testing.assert_close(torch.from_numpy(found[..., tokens]), torch.from_numpy(right), rtol=1e-4, atol=1e-4)
 
 
-def request(tokens, **call):
+def request_of(tokens, **call):
     shape = (tokens.shape[0], 2, tokens.shape[1], 3)
     zero = torch.zeros(shape)
     return AttentionRequest(zero, zero, zero, Call(scale=1.0, offset=torch.zeros(shape[0], dtype=torch.int64), **call))
@@ -149,11 +156,11 @@ def test_a_mask_counts_only_where_the_call_hides_what_it_hides():
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     seen = mask.bool()[:, None, None, :].expand(-1, 1, 5, -1)
     find = lambda request, **inputs: with_padding(request, inputs, "encoder.attention", False, False).padding  # noqa: E731
-    assert find(request(mask, mask=seen), attention_mask=mask).tolist() == mask.bool().tolist()
-    assert find(request(mask, bias=torch.zeros(2, 1, 5, 5).masked_fill(~seen, -torch.inf)), attention_mask=mask).tolist() == mask.bool().tolist()
-    assert find(request(mask), attention_mask=mask) is None  # patches of an image, as many as the text's tokens
-    assert find(request(mask, mask=seen)) is None
+    assert find(request_of(mask, mask=seen), attention_mask=mask).tolist() == mask.bool().tolist()
+    assert find(request_of(mask, bias=torch.zeros(2, 1, 5, 5).masked_fill(~seen, -torch.inf)), attention_mask=mask).tolist() == mask.bool().tolist()
+    assert find(request_of(mask), attention_mask=mask) is None  # patches of an image, as many as the text's tokens
+    assert find(request_of(mask, mask=seen)) is None
     right = mask.flip(1)
-    assert find(request(right, causal=True), attention_mask=right).tolist() == right.bool().tolist()  # later keys are hidden anyway
-    assert find(request(mask, causal=True), attention_mask=mask) is None
-    assert find(request(mask, mask=seen), attention_mask=torch.zeros_like(mask)) is None
+    assert find(request_of(right, causal=True), attention_mask=right).tolist() == right.bool().tolist()  # later keys are hidden anyway
+    assert find(request_of(mask, causal=True), attention_mask=mask) is None
+    assert find(request_of(mask, mask=seen), attention_mask=torch.zeros_like(mask)) is None
