@@ -60,7 +60,7 @@ def _precision() -> str:
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:  # set by the newer interface, which the older one cannot express
-        return f"{torch.backends.cuda.matmul.fp32_precision} {torch.backends.mkldnn.matmul.fp32_precision}"
+        return f"{torch.backends.cuda.matmul.fp32_precision} {torch.backends.mkldnn.matmul.fp32_precision}"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def likely_threads() -> str:

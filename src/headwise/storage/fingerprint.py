@@ -201,4 +201,4 @@ def _object_content(value: Any) -> Content:
         return Content("global", f"{kind.__module__}.{taken}".encode())
     make, arguments, state, items, pairs = (*taken, None, None, None)[:5]
     parts = [("make", make), ("arguments", arguments), ("state", state)]
-    return Content("object", parts=[*parts, ("items", list(items or ())), ("pairs", list(pairs or ()))], identity=True)
+    return Content("object", parts=[*parts, ("items", list(items or ())), ("pairs", list(pairs or ()))], identity=True)  # pyright: ignore[reportArgumentType]

@@ -24,7 +24,7 @@ def array_content(array: np.ndarray) -> Content:
     """The content of a NumPy array; an array of objects counts as a list of them."""
     if array.dtype.hasobject:
         return Content("array of objects", f"{array.shape}".encode(), [("", x) for x in array.ravel().tolist()])
-    return Content("array", f"{array.dtype.str} {array.shape}".encode(), [("", memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))])
+    return Content("array", f"{array.dtype.str} {array.shape}".encode(), [("", memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))])  # pyright: ignore[reportArgumentType]
 
 
 def tensor_content(x: "torch.Tensor") -> Content:
@@ -63,7 +63,7 @@ def _bytes(x: "torch.Tensor") -> memoryview:
     try:
         plain = x.to_dense() if x.layout != torch.strided else x
         plain = plain.resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-        return memoryview(plain.view(torch.uint8).numpy())
+        return memoryview(plain.view(torch.uint8).numpy())  # pyright: ignore[reportArgumentType]
     except (RuntimeError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise FingerprintError(f"the data of a {x.dtype} tensor on {x.device} cannot be read: {reason}. Move it to the CPU first.") from None

@@ -37,7 +37,7 @@ def search(subject: Subject, judge: Callable[[Problem], object], examples: int, 
         derandomize=True,
         phases=[Phase.generate],
         verbosity=Verbosity.quiet,
-        suppress_health_check=[*HealthCheck],
+        suppress_health_check=[*HealthCheck],  # pyright: ignore[reportArgumentType]
     )
     @given(problems(subject.supports, subject.dtypes, subject.device))
     def judge_one(problem: Problem) -> None:

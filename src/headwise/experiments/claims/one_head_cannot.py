@@ -55,7 +55,7 @@ def fisher(first: int, of_first: int, second: int, of_second: int) -> float:
     """
     from scipy.stats import fisher_exact  # not earlier: it takes a while to import
 
-    return float(fisher_exact([[second, of_second - second], [first, of_first - first]], alternative="greater").pvalue)
+    return float(fisher_exact([[second, of_second - second], [first, of_first - first]], alternative="greater").pvalue)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _verdict(solved: dict[int, int], p_value: float) -> ClaimVerdict:

@@ -122,7 +122,7 @@ def _ranks_agree(one: Float[Tensor, " N"], other: Float[Tensor, " N"]) -> float:
     """Spearman's rank correlation; NaN for two heads or fewer."""
     from scipy.stats import spearmanr  # not earlier: it takes a while to import
 
-    return float(spearmanr(one, other).statistic) if len(one) > 2 else float("nan")
+    return float(spearmanr(one, other).statistic) if len(one) > 2 else float("nan")  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _summary(numbers: dict[str, Number], effects: SliceEffects) -> str:

@@ -77,7 +77,7 @@ class _InstrumentedMHA(nn.MultiheadAttention):
 @cache
 def _instrumented(kind: type[nn.MultiheadAttention]) -> type[nn.MultiheadAttention]:
     """A subclass of the same name whose `super().forward` is ours."""
-    return type(kind.__name__, (kind, _InstrumentedMHA), {"__module__": kind.__module__})
+    return type(kind.__name__, (kind, _InstrumentedMHA), {"__module__": kind.__module__})  # pyright: ignore[reportGeneralTypeIssues]
 
 
 def _batch_first(x: Tensor, batched: bool, first: bool) -> Float[Tensor, "B T M"]:

@@ -10,6 +10,7 @@ from rich.text import Text
 from headwise.render.colours import colour, ink
 
 if TYPE_CHECKING:
+    from headwise.conformance.exact.move_verdict import MoveVerdict
     from headwise.conformance.five_moves import FiveMoves
 
 SIGNS = {"holds": ("✓ holds", "green"), "falls": ("✗ falls", "bold red"), "vacuous": ("– vacuous", "dim")}

@@ -69,7 +69,7 @@ class _Bridge(torch.autograd.Function):
         found: list[Tensor | None] = [None] * len(context.arrays)
         with precision(slopes):
             given = tuple(map(to_jax, slopes))
-            for n, slope in zip(context.places, context.back(context.arrays, given if len(given) > 1 else given[0]), strict=True):
+            for n, slope in zip(context.places, context.back(context.arrays, given if len(given) > 1 else given[0]), strict=True):  # pyright: ignore[reportGeneralTypeIssues]
                 found[n] = to_torch(slope)
         return None, None, None, *found
 

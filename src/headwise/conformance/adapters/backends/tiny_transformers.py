@@ -150,14 +150,14 @@ def compute(implementation: str, name: str, problem: Problem, mode: CallMode) ->
     dtype, settings = problem.query.dtype, _hashable({"is_causal": problem.causal, **kind.config(problem)})
     model, attention, output = _made(implementation, name, heads, told.key.shape[1], told.query.shape[3], dtype, settings)
     model.train(mode.training)
-    attention.scaling = width**-0.5 if problem.scale is None else problem.scale
-    attention.attention_dropout = problem.dropout
+    attention.scaling = width**-0.5 if problem.scale is None else problem.scale  # pyright: ignore[reportArgumentType]
+    attention.attention_dropout = problem.dropout  # pyright: ignore[reportArgumentType]
     if "sink" in kind.option_names:
         attention._parameters.pop("sinks", None)  # the problem's own tensor takes the parameter's place, so that it has a gradient
         attention.sinks = problem.query.new_full((heads,), -torch.inf) if problem.sink is None else problem.sink
     for projection, part in zip(kind.names, (told.query, told.key[:, :, past:], told.value[:, :, past:]), strict=False):
         getattr(attention, projection).what = part.transpose(1, 2).flatten(2)
-    words: dict[str, Any] = {"inputs_embeds": torch.zeros(batch, queries, model.config.hidden_size, dtype=dtype), "output_attentions": mode.weights}
+    words: dict[str, Any] = {"inputs_embeds": torch.zeros(batch, queries, model.config.hidden_size, dtype=dtype), "output_attentions": mode.weights}  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
     words["attention_mask"] = _mask(implementation, problem, past)
     words["use_cache"] = past > 0
     if past:
@@ -219,7 +219,7 @@ def _made(
     output = Hears(wide)
     setattr(model.get_submodule(holder), last, output)
     if hasattr(model, "rotary_emb"):
-        model.rotary_emb = Still(model.rotary_emb)
+        model.rotary_emb = Still(model.rotary_emb)  # pyright: ignore[reportArgumentType]
     return model, attention, output
 
 

@@ -47,7 +47,7 @@ def alone(problem, b: int) -> tuple:
     changes = {name: _row(getattr(problem, name), b, name in ("mask", "bias")) for name in named if getattr(problem, name) is not None}
     offset = problem.query_offset
     if offset is not None and torch.as_tensor(offset).dim():
-        changes["query_offset"] = int(torch.as_tensor(offset)[b])
+        changes["query_offset"] = int(torch.as_tensor(offset)[b])  # pyright: ignore[reportArgumentType]
     single = problem.replace(**changes)
     real = _real(single)
     if real is None:

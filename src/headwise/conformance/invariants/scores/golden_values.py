@@ -51,7 +51,7 @@ def numbers(*rows) -> Tensor:
 def _weighed() -> Golden:
     """Scores 0 and log 3: weights 1/4 and 3/4, of values 0 and 4."""
     tensors = (numbers(x)[None, None, ..., None].reshape(1, 1, -1, 1) for x in ([1.0], [0.0, log(3)], [0.0, 4.0]))
-    return Golden(*tensors, should=numbers([[[3.0]]]))
+    return Golden(*tensors, should=numbers([[[3.0]]]))  # pyright: ignore[reportArgumentType]
 
 
 def _four_wide() -> Golden:

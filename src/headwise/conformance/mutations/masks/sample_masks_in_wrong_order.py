@@ -8,9 +8,9 @@ from headwise.conformance.mutations.mutation import Mutation
 
 def tiled(state: State):
     original, heads = call(state), state.problem.shape[1]
-    if original.mask is None or len(original.mask) == 1 or original.mask.shape[1] > 1:
+    if original.mask is None or len(original.mask) == 1 or original.mask.shape[1] > 1:  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
         return original
-    return replace(original, mask=original.mask[:, 0].repeat(heads, 1, 1).unflatten(0, (-1, heads)))
+    return replace(original, mask=original.mask[:, 0].repeat(heads, 1, 1).unflatten(0, (-1, heads)))  # pyright: ignore[reportIndexIssue]
 
 
 ENTRY = Mutation(

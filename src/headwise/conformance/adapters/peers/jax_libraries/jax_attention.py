@@ -30,7 +30,7 @@ def whole(plane: Tensor | None) -> Tensor | None:
 def sides(problem: Problem) -> tuple[int, int]:
     """How far behind and ahead; what has no limit reaches over everything."""
     far = problem.shape[2] + problem.shape[3]
-    left, right = (problem.window - 1, None) if isinstance(problem.window, int) else problem.window
+    left, right = (problem.window - 1, None) if isinstance(problem.window, int) else problem.window  # pyright: ignore[reportGeneralTypeIssues]
     return (far if left is None else left, far if right is None else right)
 
 
