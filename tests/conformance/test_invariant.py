@@ -1,6 +1,10 @@
 """Verdicts on the five moves, and the comparison that decides each."""
 
+import re
+from pathlib import Path
+
 from headwise.conformance.exact.move_verdict import MoveVerdict, Residual, compare_counts, judge_move
+from headwise.conformance.invariants.invariant import invariants
 
 
 def residual(holds: bool, relation: str, bound: float) -> Residual:
@@ -45,3 +49,9 @@ def test_the_decisive_comparison():
 def test_counting():
     assert compare_counts("heads", 4, 4) == Residual("heads", True, "≤", 0.0)
     assert compare_counts("heads", 3, 4) == Residual("heads", False, "≥", 1.0)
+
+
+def test_the_documentation_states_the_number_of_invariants():
+    page = (Path(__file__).parents[2] / "docs" / "checking.md").read_text()
+    stated = [int(number) for number in re.findall(r"(\d+) invariants", page)]
+    assert stated == [len(invariants("call", "layer"))]
