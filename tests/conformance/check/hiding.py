@@ -225,7 +225,7 @@ class Turned(Layer):
 
     def forward(self, x):
         tokens = x.shape[1]
-        return self.attended(x, torch.ones(tokens, tokens, dtype=torch.bool).tril(), rotate=turned)
+        return self.attended(x, torch.ones(tokens, tokens, dtype=torch.bool).tril(), turn=turned)
 
 
 def turned(x: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def test_honest_modules(plain, module):
 
 
 def test_a_module_with_norms_is_refused():
-    said = "subject must consist of its maps and the attention between them, got Normed which has q_norm. Check the function that it calls between them."
+    said = "Normed contains q_norm, which plain multi-head attention does not have. Check the function that computes its attention."
     with pytest.raises(ArgumentError, match=re.escape(said)):
         resolve(hiding.Normed())
 
@@ -56,7 +56,7 @@ class OfTorch(nn.MultiheadAttention):
 def test_what_is_made_of_torchs_module_is_asked_as_it_is():
     (call, layer) = resolve(OfTorch())
     assert (call.subject.level, layer.subject.level) == ("call", "layer")
-    with pytest.raises(ArgumentError, match="subject must look at keys and values of one width, and at none that it adds itself, got add_bias_kv=True"):
+    with pytest.raises(ArgumentError, match="nn.MultiheadAttention is checked with keys and values of one width and without added keys, got add_bias_kv=True"):
         resolve(OfTorch(add_bias_kv=True))
     with pytest.raises(ArgumentError, match="kdim=12, vdim=20"):
         resolve(OfTorch(kdim=12, vdim=20))
@@ -65,7 +65,7 @@ def test_what_is_made_of_torchs_module_is_asked_as_it_is():
 def test_random_numbers_that_are_drawn_are_noted(plain):
     for trace in (lambda: torch.rand(1), lambda: torch.manual_seed(0)):
         report = check(hiding.leaving(trace), shrinking=0)
-        assert [finding.invariant for finding in report.findings if finding.severity == "convention"] == ["draws"]
+        assert [finding.invariant for finding in report.findings if finding.severity == "convention"] == ["draws_random_numbers"]
 
 
 def test_a_check_leaves_random_numbers_as_they_were(plain):
@@ -203,5 +203,5 @@ def test_a_gradient_alone_is_told_as_such():
     from headwise.conformance.answer import CallMode
     from headwise.conformance.report.report_text import call_description
 
-    assert call_description(CallMode(upstream=torch.ones(1), only_grad_of="key")) == "for the gradient of key alone"
+    assert call_description(CallMode(upstream=torch.ones(1), only_grad_of="key")) == "for the gradient of key only"
     assert call_description(CallMode(upstream=torch.ones(1))) == "for gradients"

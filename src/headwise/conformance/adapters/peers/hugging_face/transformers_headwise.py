@@ -15,7 +15,7 @@ def build(model: str | None = None) -> tuple[CallSubject, ...]:
     Args:
         model: llama, mistral, gemma2, gpt_oss or bert; all of them when absent.
     """
-    name = late("headwise.models.capture.hf_attention:NAME")  # brings transformers, which nobody else waits for
+    name = late("headwise.models.capture.hf_attention:IMPLEMENTATION")  # brings transformers, which nobody else waits for
     late("headwise.models.capture.hf_attention:register")()
     return inside(name, dict.fromkeys(("llama", "mistral", "gemma2", "gpt_oss", "bert"), MEANS), lacks=frozenset({"weights", "dropout"}), model=model)
 
