@@ -128,6 +128,7 @@ class Outcomes:
         terminalreporter.write_line(f"{len(self.reported)} of {len(self.collected)} collected tests have an outcome")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; the tests of a file together, unless it may be split."""
     stated = budgets()

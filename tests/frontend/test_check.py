@@ -63,7 +63,7 @@ def test_a_failure_teaches(answered, tiny):
     assert page.locator(".figures").first.inner_text().split("\n") == ["2", "passed", "1", "failed", "13", "problems passed", "1.3 s", "against float64"]
     card = page.locator(".failure").inner_text()
     for told in (
-        "hidden keys do not matter",
+        "hidden keys are ignored",
         "A hidden key was seen.",
         "B 1 · H 1 · T 1 · S 2 scale=−1.0 in training query [[[[1, −2]]]] With one key less the law holds.",
         "likely bug: triangle sits in the other corner",
@@ -86,7 +86,7 @@ def test_the_kill_matrix_begins_at_its_first_row(page, tiny):
 
 def test_a_row_of_the_kill_matrix_tells_who_caught_it(page, tiny):
     opened(page, tiny, "check;row=swap_w_o_blocks")
-    assert page.locator(".details b").inner_text() == "swap w o blocks" and "heads add up" in page.locator(".details").inner_text()
+    assert page.locator(".details b").inner_text() == "swap w o blocks" and "output is sum of heads" in page.locator(".details").inner_text()
     page.locator(".kills tr.on button").focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.innerText") != "swap blocks"

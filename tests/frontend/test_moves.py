@@ -5,7 +5,7 @@ import re
 import pytest
 
 import headwise as hw
-from headwise.conformance.mutations.mutation import exact_mutations
+from headwise.conformance.mutations.mutation import mutations
 from tests.frontend.look import opened
 
 CODES = ("M1", "M2", "M3", "M4", "M5")
@@ -18,7 +18,7 @@ def shown(page, code: str) -> str:
 @pytest.mark.parametrize("h", [1, 2, 4])
 def test_each_attack_fells_exactly_its_invariants(page, tiny, h):
     opened(page, tiny, f"moves;h={h}")
-    for name in (None, *exact_mutations()):
+    for name in (None, *mutations("exact")):
         right = hw.five_moves(h, name)
         if name is not None:
             card = page.locator(f"[data-attack={name}]")

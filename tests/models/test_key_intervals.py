@@ -49,7 +49,7 @@ def test_no_rows_and_no_keys():
 
 GROWTH = """
 import torch
-from headwise.models.masks.key_intervals import extent_of
+from headwise.models.masks.key_intervals import find_extent
 
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
@@ -59,9 +59,9 @@ def rule(rows, keys):
     return (query >= key) & (query - 512 < key)
 
 torch.set_num_threads(1)
-extent_of(rule, 300, 9000, torch.device("cpu"))
+find_extent(rule, 300, 9000, torch.device("cpu"))
 before = peak()
-extent_of(rule, 9000, 9000, torch.device("cpu"))
+find_extent(rule, 9000, 9000, torch.device("cpu"))
 print(peak() - before)
 """
 

@@ -125,6 +125,6 @@ def test_a_failure_is_told_with_the_call_that_failed(tmp_path, monkeypatch):
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=None if scale is None else abs(scale))
 
     report = hw.check(loses_the_sign)
-    data = {one.law: call(one) for one in report.failures}["explicit_scale"]
+    data = {one.invariant: call(one) for one in report.failures}["explicit_scale"]
     assert data["input"].endswith("scale=-1.0") and data["input"].startswith("B 1 · H 1 · G 1 · T 1 · S 2")
     assert set(data) == {"input", "query", "key", "value"} and data["key"].startswith("[[[[")

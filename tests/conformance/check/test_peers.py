@@ -11,7 +11,7 @@ from headwise.conformance.answer import Answer, CallMode
 
 CHEAP = {"torch_compiled": {"backend": "eager"}}  # without a compiler; what it traces is the same
 PADDED = (torch.arange(5) < torch.tensor([5, 3])[:, None])[:, None, None]
-SOME = {"width": 8, "value_width": 8}
+SOME = {"head_dim": 8, "value_dim": 8}
 
 
 def questions(supports: frozenset[str]) -> dict:

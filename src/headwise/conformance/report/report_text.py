@@ -98,6 +98,7 @@ def sizes(problem: AnyProblem) -> str:
 
     Example:
         >>> import torch
+        >>> from headwise.conformance.problems.problem import Problem
         >>> sizes(Problem(torch.ones(1, 2, 3, 4), torch.ones(1, 1, 5, 4), torch.ones(1, 1, 5, 6), causal=True))
         'B 1 · H 2 · G 1 · T 3 · S 5 · D 4 · E 6   causal=True'
     """

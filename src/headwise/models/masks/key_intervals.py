@@ -24,7 +24,7 @@ def find_extent(tile: Callable[[slice, slice], Tensor], queries: int, keys: int,
 
     Example:
         >>> lower = lambda rows, keys: (torch.arange(3)[None, None, rows, None] >= torch.arange(3)[keys])
-        >>> found = extent_of(lower, 3, 3, torch.device("cpu"))
+        >>> found = find_extent(lower, 3, 3, torch.device("cpu"))
         >>> found.first.tolist(), found.stop.tolist(), found.whole
         ([[[0, 0, 0]]], [[[1, 2, 3]]], True)
     """

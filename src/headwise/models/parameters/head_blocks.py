@@ -22,7 +22,7 @@ class HeadBlock:
         indices: along that axis, in the order of the head's features.
 
     Example:
-        >>> block = Block("o_proj.weight", 1, (2, 3))
+        >>> block = HeadBlock("o_proj.weight", 1, (2, 3))
         >>> block.of(torch.arange(8).reshape(2, 4)).tolist()
         [[2, 3], [6, 7]]
         >>> block.put(torch.zeros(2, 4), torch.ones(2, 2)).tolist()

@@ -80,7 +80,7 @@ def parse_bytes(memory: str | int) -> int:
     """A budget in bytes.
 
     Example:
-        >>> bytes_of("1GiB"), bytes_of("1.5 kB"), bytes_of(1000)
+        >>> parse_bytes("1GiB"), parse_bytes("1.5 kB"), parse_bytes(1000)
         (1073741824, 1500, 1000)
     """
     if isinstance(memory, bool) or not isinstance(memory, int | str):

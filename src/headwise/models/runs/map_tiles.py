@@ -27,7 +27,7 @@ def tile_area(queries: int, keys: int, level: int, column: int, row: int, pool: 
         ArgumentError: no such level, tile or pool.
 
     Example:
-        >>> area(1000, 1024, 9, 1, 0, "max").shape
+        >>> tile_area(1000, 1024, 9, 1, 0, "max").shape
         (256, 256)
     """
     top = levels(queries, keys)

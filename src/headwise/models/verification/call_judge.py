@@ -154,7 +154,7 @@ def sample_rows(queries: int) -> list[int]:
     """Some rows of so many: the first, the last, and others spread between.
 
     Example:
-        >>> sample(5), sample(1000)
+        >>> sample_rows(5), sample_rows(1000)
         ([0, 1, 2, 3, 4], [0, 143, 285, 428, 571, 714, 856, 999])
     """
     count = min(ROWS, queries)
