@@ -66,7 +66,7 @@ def test_a_failure_teaches(answered, tiny):
         "hidden keys are ignored",
         "A hidden key was seen.",
         "B 1 · H 1 · T 1 · S 2 scale=−1.0 in training query [[[[1, −2]]]] With one key less the law holds.",
-        "likely bug: triangle sits in the other corner",
+        "likely bug: causal mask top left",
         "pytorch/pytorch#1",
     ):
         assert told in " ".join(card.split())
