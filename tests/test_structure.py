@@ -46,8 +46,32 @@ def test_no_class_name_is_defined_twice():
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-# File stems that may stand in several rooms, since they mean the same thing there: a command and what it shows, a claim and its experiment.
-SHARED_STEMS = {"__init__", "__main__"}
+# Names that this code once had, and that no paper knows. Their replacements are those of the field: a partial forward, an activation cache, a mutation.
+PRIVATE_NAMES = set(
+    """
+    Again Tape Passage Opener Cast Scene playbill Hand Watch Heard Wish Survey Lookout Asked HARMLESS words_changed calls_changed apartness Strand Facts Learned
+    Rules Given Lie liar Law CallWay LayerWay Walk Desk Hub Keep print_of overheard ledger Ledger Told comparing_sides
+    """.split()  # noqa: SIM905 (a list of words reads as one)
+)
+
+
+def names_of(path: Path) -> set[str]:
+    """The file's stem, and every name that it defines: classes, functions, parameters, variables, attributes."""
+    found = {path.stem}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "docs", "benchmarks"])
+def test_no_private_name_is_left(folder):
+    files = [path for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts]
+    left = {str(path.relative_to(ROOT)): sorted(names_of(path) & PRIVATE_NAMES) for path in files}
+    assert {path: names for path, names in left.items() if names} == {}
 
 
 def test_every_docstring_can_be_compiled_and_sent():

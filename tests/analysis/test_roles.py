@@ -21,7 +21,7 @@ from tests.models.tiny import build
 MASS = 0.9
 
 
-class Told:
+class GivenAttentionModel:
     """A model whose heads look where they are told: head 0 at the first token, head 1 at the previous, head 2 behind the last earlier self, else everywhere."""
 
     tokenizer = None
@@ -62,9 +62,11 @@ def told(monkeypatch):
             self.ids = ids
             self.places = [type("Place", (), {"part": "self"})()] * 2
 
-    monkeypatch.setattr(Told, "run", lambda self, what, statistics=(), memory=0: Run(what if isinstance(what, torch.Tensor) else what["input_ids"]))
+    monkeypatch.setattr(
+        GivenAttentionModel, "run", lambda self, what, statistics=(), memory=0: Run(what if isinstance(what, torch.Tensor) else what["input_ids"])
+    )
     monkeypatch.setattr("headwise.analysis.roles.evidence.layer_weights", lambda run, layer, part: maps(run.ids)[layer][None])
-    return Told()
+    return GivenAttentionModel()
 
 
 def evidence(told, name: str, corpus: Corpus, **changes) -> dict[str, Evidence]:

@@ -22,7 +22,7 @@ from tests.attention.problem import normal
 
 SIZES = (1, 2, 4)
 CODES = ["M1", "M2", "M3", "M4", "M5"]
-HARMLESS = {("tie_heads", 1), ("swap_w_o_blocks", 1), ("omit_scale", 4)}
+UNDETECTABLE = {("tie_heads", 1), ("swap_w_o_blocks", 1), ("omit_scale", 4)}
 sizes = pytest.mark.parametrize("h", SIZES)
 
 
@@ -54,7 +54,7 @@ def test_equal_means_narrower_than_1e_25_and_differs_means_apart(h):
 @pytest.mark.parametrize("attack", mutations("exact"))
 def test_each_attack_fells_what_it_says_and_nothing_else(h, attack):
     found = five_moves(h, attack)
-    right = () if (attack, h) in HARMLESS else tuple(sorted(invariants()[name].code for name in mutations("exact")[attack].detected_by))
+    right = () if (attack, h) in UNDETECTABLE else tuple(sorted(invariants()[name].code for name in mutations("exact")[attack].detected_by))
     assert found.fallen == right
     assert tuple(code for code, verdict in found.witness.items() if verdict.state == "falls") == right
     assert found.red == bool(right)

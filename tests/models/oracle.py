@@ -11,7 +11,7 @@ from transformers.masking_utils import eager_mask
 
 
 @dataclass(frozen=True)
-class Given:
+class InterfaceArguments:
     """One call of the attention interface: everything but query, key and value."""
 
     scaling: float
@@ -21,12 +21,12 @@ class Given:
     bias: Tensor | None
 
 
-_calls: list[Given] = []
+_calls: list[InterfaceArguments] = []
 
 
 def _probe(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float, dropout: float = 0.0, **rest: Any) -> Any:
     sink, bias = (None if x is None else x.detach() for x in (rest.get("s_aux"), rest.get("position_bias")))
-    given = Given(scaling, attention_mask, rest.get("softcap"), sink, bias)
+    given = InterfaceArguments(scaling, attention_mask, rest.get("softcap"), sink, bias)
     _calls.append(given)
     weights = weights_of(query, key, given)
     group = query.shape[1] // key.shape[1]
@@ -38,7 +38,7 @@ AttentionInterface.register("headwise_test_probe", _probe)
 AttentionMaskInterface.register("headwise_test_probe", eager_mask)
 
 
-def recorded(hf: PreTrainedModel, given: Mapping[str, Any]) -> list[Given]:
+def recorded(hf: PreTrainedModel, given: Mapping[str, Any]) -> list[InterfaceArguments]:
     """What each attention call of this model was given, in order."""
     before = hf.config._attn_implementation
     _calls.clear()
@@ -51,7 +51,7 @@ def recorded(hf: PreTrainedModel, given: Mapping[str, Any]) -> list[Given]:
     return list(_calls)
 
 
-def weights_of(query: Tensor, key: Tensor, given: Given) -> Tensor:
+def weights_of(query: Tensor, key: Tensor, given: InterfaceArguments) -> Tensor:
     """softmax([cap(scale · q·k) + bias + mask, sink]) without the sink's column, in float64."""
     group = query.shape[1] // key.shape[1]
     scores = query.double() @ key.double().repeat_interleave(group, 1).transpose(-1, -2) * given.scaling
@@ -67,7 +67,7 @@ def weights_of(query: Tensor, key: Tensor, given: Given) -> Tensor:
     return scores.softmax(-1)
 
 
-def statistics_of(weights: Tensor, given: Given, offset: int = 0) -> dict[str, Tensor]:
+def statistics_of(weights: Tensor, given: InterfaceArguments, offset: int = 0) -> dict[str, Tensor]:
     """The statistics by definition, from float64 weights."""
     queries, keys = weights.shape[-2:]
     position = torch.arange(queries) + offset

@@ -11,7 +11,7 @@ from headwise.models.masks.diagonal_bias import DiagonalBias, DiagonalTensor, Di
 from tests.models.tiny import drawn
 
 
-class Scene:
+class DistanceProblem:
     busy = False
 
 
@@ -45,7 +45,7 @@ def test_what_is_done_cell_by_cell_is_done_by_diagonal(short, queries, keys, tur
     if turned:
         query, key = key, query
     right = embedding(buckets(query, key), table).permute(2, 0, 1).unsqueeze(0)
-    with DistanceMode(Scene()):
+    with DistanceMode(DistanceProblem()):
         found = embedding(buckets(query, key), table).permute(2, 0, 1).unsqueeze(0)
     assert isinstance(found, DiagonalTensor)
     assert found.line.numel() == 3 * (queries + keys - 1)
@@ -70,7 +70,7 @@ def test_what_is_done_cell_by_cell_is_done_by_diagonal(short, queries, keys, tur
 def test_anything_else_gets_the_tensor(short, use):
     query, key = positions()
     right = use(key - query)
-    with DistanceMode(Scene()):
+    with DistanceMode(DistanceProblem()):
         found = use(key - query)
     assert torch.equal(found.whole() if isinstance(found, DiagonalTensor) else found, right)
 
@@ -85,7 +85,7 @@ def test_anything_else_gets_the_tensor(short, use):
     ],
 )
 def test_what_is_no_difference_of_positions_is_left_alone(short, one, other):
-    with DistanceMode(Scene()):
+    with DistanceMode(DistanceProblem()):
         found = one - other
     assert not isinstance(found, DiagonalTensor)
     assert torch.equal(found, one - other)
@@ -93,7 +93,7 @@ def test_what_is_no_difference_of_positions_is_left_alone(short, one, other):
 
 def test_what_is_written_into_a_plane_stays(short):
     right = torch.zeros(1, 2, 3, 4)
-    with DistanceMode(Scene()):
+    with DistanceMode(DistanceProblem()):
         found = torch.zeros(1, 2, 3, 4)
         assert isinstance(found, DiagonalTensor)
         found[:, 1, 2] = 5.0
@@ -105,7 +105,7 @@ def test_what_is_written_into_a_plane_stays(short):
 
 def test_small_planes_are_left_alone():
     query, key = positions()
-    with DistanceMode(Scene()):
+    with DistanceMode(DistanceProblem()):
         assert not isinstance(key - query, DiagonalTensor)
     assert are_long({"input_ids": torch.zeros(1, 2048)})
     assert not are_long({"input_ids": torch.zeros(4096, 2047), "labels": None})
